@@ -98,6 +98,9 @@ endef
 # Tests of other servers, which do not run on MySQL.
 NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
 
+# MariaDB and MySQL, over TLS where a test says nothing else.
+OVER_TLS = POOLDRIVER_MYSQL_TRANSPORT=tls=skip-verify
+
 # Tests of servers that fail, which "make test" leaves to "make test-rare": each starts pairs of them.
 RARE = TestAHostThatIsKilledUnderLoad
 
@@ -218,6 +221,8 @@ test-long: images $(VTCOMBO)
 	$(PAIRS) -race -timeout $(TEST_LONG_TIMEOUT)
 	POOLDRIVER_VTCOMBO=$(VTCOMBO) $(GO) -C integration test -race -timeout $(TEST_LONG_TIMEOUT) -p 1 ./failover/... ./replicas
 	$(call MYSQL,$(TEST_LONG_TIMEOUT),,$(RACE),)
+	$(OVER_TLS) $(GO) -C integration test $(TAGS) $(RACE) -timeout $(TEST_LONG_TIMEOUT) -run '$(ON_MYSQL)' -skip '$(NOT_MYSQL)' .
+	$(OVER_TLS) $(MAKE) --no-print-directory test-mysql RACE="$(RACE)" TEST_TIMEOUT=$(TEST_LONG_TIMEOUT)
 	GOWORK=off $(GO) -C integration/datadog test . # a module of its own, which compiles for minutes
 
 # What users install, with empty caches and each supported Go: see RELEASING.md.

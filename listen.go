@@ -9,6 +9,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/listen"
 	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
@@ -97,7 +98,7 @@ func listenOn(ctx context.Context, c *Connector, channel string, fn func(context
 	}
 	if err := c.listens.Listen(ctx, channel, func(n listen.Notification) (err error) {
 		defer c.report.Guarded("the function of Connector.Listen", &who, &err)
-		fn(inside, Notification(n))
+		fn(floor.WithNow(inside), Notification(n))
 		return nil
 	}); err != nil {
 		return fmt.Errorf("pooldriver: Listen: %w", err)

@@ -19,7 +19,11 @@ import (
 // else, whatever no replica can serve, and whatever belongs to an open transaction or session of the context's
 // task, or to a *sql.Conn that has used the primary. Without replicas Replica changes nothing. See
 // docs/replicas.md.
-func Replica(ctx context.Context) context.Context { return replica.With(ctx) }
+func Replica(ctx context.Context) context.Context { return replica.With(ctx, true) }
+
+// Primary returns a context whose reads the primary serves, whatever Config.ReplicaReads says and Replica has said around it: for
+// reads that must be of now, and for transactions that take advisory locks.
+func Primary(ctx context.Context) context.Context { return replica.With(ctx, false) }
 
 // ReadsMode says which reads go to a replica.
 type ReadsMode uint8
@@ -65,6 +69,7 @@ const (
 	ReplicaServed  ReplicaRead = "served"
 	ReplicaWaited  ReplicaRead = "waited"     // the replica had to replay the writes of the context first
 	ReplicaBehind  ReplicaRead = "behind"     // the replica has not replayed them within Config.ReplicaWait
+	ReplicaWriting ReplicaRead = "writing"    // a transaction or rows of the context, which may write, are open
 	ReplicaUnknown ReplicaRead = "unknown"    // how far a replica must have come is not known
 	ReplicaLate    ReplicaRead = "late"       // Config.ReplicaMaxLag
 	ReplicaDead    ReplicaRead = "dead"       // no connection to a replica could be had
@@ -73,13 +78,6 @@ const (
 	ReplicaWrites  ReplicaRead = "not_read"   // the text is not known to read and do nothing else
 	ReplicaRefused ReplicaRead = "refused"    // the replica has refused the statement: it writes, or is in the way of the replication
 )
-
-// replicaReads are the names of the reasons of package replica.
-var replicaReads = [replica.Reasons]ReplicaRead{
-	replica.Served: ReplicaServed, replica.Waited: ReplicaWaited, replica.Behind: ReplicaBehind, replica.Unknown: ReplicaUnknown,
-	replica.Late: ReplicaLate, replica.Dead: ReplicaDead, replica.NotStandby: ReplicaNone, replica.Joined: ReplicaJoined,
-	replica.Writes: ReplicaWrites, replica.Refused: ReplicaRefused,
-}
 
 // ReplicaStats describes the replicas of a Connector at a moment.
 type ReplicaStats struct {
@@ -104,19 +102,20 @@ type ReplicaPool struct {
 // replicaStats are the figures of a Connector's replicas.
 func replicaStats(s *replica.Set) ReplicaStats {
 	to := ReplicaStats{Reads: map[ReplicaRead]uint64{}}
-	for _, why := range replicaReads {
-		to.Reads[why] = 0
+	for why := range replica.Reason(replica.Reasons) {
+		n := uint64(0)
+		if s != nil {
+			n = s.Reads[why].Load()
+		}
+		to.Reads[ReplicaRead(why.String())] = n
 	}
 	if s == nil {
 		return to
 	}
-	for i, why := range replicaReads {
-		to.Reads[why] = s.Reads[i].Load()
-	}
 	to.Wait = Histogram(s.Wait.Snapshot())
 	for _, r := range s.All {
 		state, lag := r.State()
-		to.Pools = append(to.Pools, ReplicaPool{r.Host, replicaReads[state], lag, r.Engine.Pool().Stats()})
+		to.Pools = append(to.Pools, ReplicaPool{r.Host, ReplicaRead(state.String()), lag, r.Engine.Pool().Stats()})
 	}
 	return to
 }

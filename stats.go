@@ -148,10 +148,13 @@ const (
 	ListenUnused     ListenState = "unused"     // nobody listens, and there is no connection
 	ListenConnecting ListenState = "connecting" // the server sends nothing now
 	ListenListening  ListenState = "listening"
+	// ListenUnproven is ListenListening where the server has refused to send a notification as a test (its queue is full, or pg_notify
+	// is not ours to call): so nobody knows whether a pooler in between passes notifications on.
+	ListenUnproven ListenState = "listening, unproven"
 )
 
 // listenStates are the names of the states of package listen.
-var listenStates = [...]ListenState{listen.Unused: ListenUnused, listen.Connecting: ListenConnecting, listen.Listening: ListenListening}
+var listenStates = [...]ListenState{listen.Unused: ListenUnused, listen.Connecting: ListenConnecting, listen.Listening: ListenListening, listen.Unproven: ListenUnproven}
 
 // DialsFailing describes an outage, as far as dials show it. Dials that a full server has
 // refused, while connections are open, are not in it.
@@ -252,6 +255,12 @@ func figures(c *Connector) Stats {
 	}
 	for i, why := range acquireFailures {
 		s.AcquireFailures[why] = n.AcquireFailures[i].Load()
+		if why == AcquireDialFailed || why == AcquireBreakerOpen {
+			continue // where no replica can be dialled the primary serves
+		}
+		for _, r := range replicasOf(c) {
+			s.AcquireFailures[why] += r.Report.AcquireFailures[i].Load()
+		}
 	}
 	return s
 }

@@ -233,6 +233,10 @@ type Traits struct {
 	// not called.
 	ResetOnlyLooks bool
 
+	// AnswersOverwrite: the session tells of the last statement, and of no earlier one: FOUND_ROWS(), SHOW WARNINGS. So nothing is
+	// asked between two statements of a checkout.
+	AnswersOverwrite bool
+
 	// Savepoints are those of the database; the zero value: those of standard SQL.
 	Savepoints Savepoints
 

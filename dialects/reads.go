@@ -18,3 +18,9 @@ type ReadJudge interface {
 	// statement has left there: LAST_INSERT_ID(), FOUND_ROWS(), SHOW WARNINGS, currval.
 	AsksBack(query string) bool
 }
+
+// A LockJudge is a Dialect that knows which texts take advisory locks (GET_LOCK, pg_advisory_lock). A replica would take them, and
+// keep nobody from anything.
+type LockJudge interface {
+	TakesLocks(query string) bool
+}

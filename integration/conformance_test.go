@@ -42,6 +42,10 @@ func TestPooldriverBehavesAsTheBareDriver(t *testing.T) {
 			return sql.OpenDB(pooldriver.Wrap(connectorOf(t, account, parameters[engine]...), quiet))
 		}
 		t.Run("Wrap", func(t *testing.T) { conformance.Run(t, target) })
+		target.Wrapped = func(t testing.TB) *sql.DB {
+			return sql.OpenDB(pooldriver.Wrap(configured(t, account, parameters[engine]...), quiet))
+		}
+		t.Run("FromConfig", func(t *testing.T) { conformance.Run(t, target) })
 	})
 }
 

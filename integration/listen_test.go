@@ -363,6 +363,68 @@ func TestListenersFollowTheServerThatAcceptsWrites(t *testing.T) {
 	require.Equal(t, p.b.Addr, c.Holders()[0].Host)
 }
 
+// TestListenGoesOnWhereItCannotBeProven: the server refuses to send the notification of the probe. LISTEN works.
+func TestListenGoesOnWhereItCannotBeProven(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	mustExec(t, account.Witness(t), "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC")
+	c := pooldriver.New(account.URL(), quiet)
+	require.NoError(t, c.Err())
+	defer c.Close()
+	h := listenTo(t, c, "news")
+	h.gap(t)
+	require.Equal(t, pooldriver.ListenUnproven, c.Stats().Listen.State)
+	mustExec(t, account.Witness(t), "SELECT pg_notify('news', 'one')")
+	require.Equal(t, "one", h.next(t).Payload)
+}
+
+// TestListenBeginsWhileTheServersQueueIsFull: a session that listens and does not leave its transaction keeps the queue.
+func TestListenBeginsWhileTheServersQueueIsFull(t *testing.T) {
+	t.Parallel()
+	server := testbed.Start(t, testbed.Postgres, testbed.WithArguments("-c", "max_notify_queue_pages=64"))
+	account := server.NewAccount(t)
+	witness := account.Witness(t)
+	conn, err := witness.Conn(t.Context())
+	require.NoError(t, err)
+	defer conn.Close()
+	mustExec(t, conn, "LISTEN filler")
+	mustExec(t, conn, "BEGIN")
+	for err = nil; err == nil; {
+		_, err = witness.ExecContext(t.Context(), "SELECT pg_notify('filler', i || repeat('x', 7900)) FROM generate_series(1, 20) i")
+	}
+	require.ErrorContains(t, err, "too many notifications in the NOTIFY queue")
+	c := pooldriver.New(account.URL(), quiet)
+	require.NoError(t, c.Err())
+	defer c.Close()
+	h := listenTo(t, c, "news")
+	h.gap(t)
+	require.Equal(t, pooldriver.ListenUnproven, c.Stats().Listen.State)
+	mustExec(t, conn, "ROLLBACK")
+	require.Eventually(t, func() bool {
+		mustExec(t, conn, "SELECT pg_notification_queue_usage()") // it takes what the server sends, and empties the queue
+		_, err := witness.ExecContext(t.Context(), "SELECT pg_notify('news', 'one')")
+		return err == nil
+	}, 20*time.Second, 10*time.Millisecond)
+	require.Equal(t, "one", h.next(t).Payload)
+}
+
+// TestARoleThatOnlyReadsListens: with several hosts, a server that is read only is an old primary, unless only our role is.
+func TestARoleThatOnlyReadsListens(t *testing.T) {
+	t.Parallel()
+	server := testbed.Shared(t, testbed.Postgres)
+	account := server.NewAccount(t)
+	mustExec(t, account.Witness(t), fmt.Sprintf("ALTER ROLE %q SET default_transaction_read_only = on", account.User))
+	_, port, err := net.SplitHostPort(account.Addr)
+	require.NoError(t, err)
+	c := pooldriver.New(fmt.Sprintf("postgres://%s:%s@127.0.0.1:1,127.0.0.1:%s/%s?sslmode=disable", account.User, account.Password, port, account.Database), quiet)
+	require.NoError(t, c.Err())
+	defer c.Close()
+	h := listenTo(t, c, "news")
+	h.gap(t)
+	mustExec(t, account.Witness(t), "SELECT pg_notify('news', 'one')")
+	require.Equal(t, "one", h.next(t).Payload)
+}
+
 func TestListenThroughWrap(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)

@@ -116,6 +116,7 @@ func TestMySQLCleanBringsBackTheStateAtConnect(t *testing.T) {
 		"sql_mode=%27ANSI%27&time_zone=%27%2B05:00%27&foreign_key_checks=0",
 		"charset=latin1&sql_safe_updates=1&wait_timeout=77&character_set_results=NULL",
 		"multiStatements=true&interpolateParams=true&parseTime=true",
+		"tls=skip-verify&charset=latin1&sql_mode=%27ANSI%27",
 	} {
 		t.Run(parameters, func(t *testing.T) {
 			_, template := mysqlTemplate(t, account.URL(parameters))
@@ -234,7 +235,6 @@ func TestMySQLCleanRefusesWhatItCannotBringBack(t *testing.T) {
 		name, dsn string
 		effect    dialects.Effect
 	}{
-		{"tls", account.URL("tls=skip-verify"), dialects.Stateful},
 		{"compression", account.URL("compress=true"), dialects.Stateful},
 		{"USE where there was no database", nowhere.URL(), dialects.Stateful | dialects.ForgetPrepared},
 	} {

@@ -12,10 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	_ "github.com/pooldriver/pooldriver/dialects/mysql"
-	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-
 	"github.com/pooldriver/pooldriver"
+	mysqldialect "github.com/pooldriver/pooldriver/dialects/mysql"
+	postgresdialect "github.com/pooldriver/pooldriver/dialects/postgres"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
@@ -42,18 +41,37 @@ var around = front{
 func connectorOf(t testing.TB, account testbed.Account, parameters ...string) driver.Connector {
 	t.Helper()
 	if account.Server.Engine == testbed.Postgres {
-		config, err := pgx.ParseConfig(account.URL(parameters...))
-		require.NoError(t, err)
-		return stdlib.GetConnector(*config)
+		return stdlib.GetConnector(*pgxConfig(t, account, parameters...))
 	}
+	connector, err := mysql.NewConnector(mysqlConfig(t, account, parameters...))
+	require.NoError(t, err)
+	return connector
+}
+
+// configured returns a connector that pooldriver dials by the driver's configuration.
+func configured(t testing.TB, account testbed.Account, parameters ...string) driver.Connector {
+	t.Helper()
+	if account.Server.Engine == testbed.Postgres {
+		return postgresdialect.FromConfig(pgxConfig(t, account, parameters...))
+	}
+	return mysqldialect.FromConfig(mysqlConfig(t, account, parameters...))
+}
+
+func pgxConfig(t testing.TB, account testbed.Account, parameters ...string) *pgx.ConnConfig {
+	t.Helper()
+	config, err := pgx.ParseConfig(account.URL(parameters...))
+	require.NoError(t, err)
+	return config
+}
+
+func mysqlConfig(t testing.TB, account testbed.Account, parameters ...string) *mysql.Config {
+	t.Helper()
 	config, err := mysql.ParseDSN("/?" + strings.Join(parameters, "&"))
 	require.NoError(t, err)
 	config.User, config.Passwd = account.User, account.Password
 	config.Net, config.Addr, config.DBName = "tcp", account.Addr, account.Database
 	config.Logger = &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(config)
-	require.NoError(t, err)
-	return connector
+	return config
 }
 
 func openPool(t testing.TB, account testbed.Account, parameters ...string) *sql.DB {

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -47,58 +48,58 @@ func (p *Pool[T]) AcquireNow(ctx context.Context) (Lease[T], error) {
 	return p.acquire(ctx, nil, atOnce)
 }
 
-// acquire lends an idle resource if nobody waits. In all other cases acquireLocked goes
-// on.
+// acquire gets a resource: an idle one, one that comes back, or a new one. If BeforeAcquire refuses the resource, the
+// acquirer goes back to its place in the queue.
 func (p *Pool[T]) acquire(ctx context.Context, who any, how Priority) (Lease[T], error) {
 	if ctx.Err() != nil {
 		return Lease[T]{}, p.refuseDone(ctx, 0, nil)
 	}
-	p.lock()
-	if p.mode == 0 && p.idle.n > 0 && p.queue.empty() {
-		return p.handOutLocked(ctx, who, how)
-	}
 	t := ticket{who: who, how: how}
-	return p.acquireLocked(ctx, &t)
+	var refused *resource[T]
+	for {
+		r, w, err := p.enter(ctx, &t, refused)
+		refused = nil
+		fresh := false
+		if w != nil {
+			r, fresh, err = p.await(ctx, w, &t)
+		}
+		if err == errLate {
+			if err = p.late(ctx, &t); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return Lease[T]{}, err
+		}
+		l := Lease[T]{r, r.stamp}
+		if fresh || p.cfg.BeforeAcquire == nil {
+			return l, nil
+		}
+		if err = p.prepare(ctx, r, &t); err == nil {
+			return l, nil
+		}
+		if err != errRefused {
+			return Lease[T]{}, err
+		}
+		refused = r
+	}
 }
 
-// handOutLocked is acquire for an idle resource. It is a function of its own so that the stack of a
-// goroutine that waits does not have its variables.
-func (p *Pool[T]) handOutLocked(ctx context.Context, who any, how Priority) (Lease[T], error) {
-	r := p.takeIdleLocked()
-	p.acquires++
-	if p.target != 0 {
-		r.lentAt = p.clock.Coarse()
+// enter lends an idle resource to attempt t if nobody waits, and otherwise makes a waiter. refused, if it is not nil, is
+// the resource that BeforeAcquire has refused: until the acquirer is back in its place, no later acquirer is served.
+func (p *Pool[T]) enter(ctx context.Context, t *ticket, refused *resource[T]) (r *resource[T], w *waiter[T], err error) {
+	p.lock()
+	if refused != nil {
+		refused.w = nil // the acquirer still waits; its wait is counted when the wait ends
+		p.dropUnpreparedLocked(refused)
 	}
-	if p.idle.n < p.minIdle {
-		p.balanceLocked()
-	}
-	l := Lease[T]{r, r.stamp}
-	if p.cfg.BeforeAcquire == nil {
-		p.mu.Unlock()
-		return l, nil
-	}
-	p.seq++
-	seq, start := p.seq, int64(0)
-	if p.clock.Coarse() != r.idleSince { // BeforeAcquire may have to ask whether r is still good
-		start = p.nowLocked()
+	if t.seq == 0 && p.mode == 0 && p.idle.n > 0 && p.queue.empty() {
+		r = p.lendIdleLocked(t)
+	} else if w, err = p.enterLocked(ctx, t); err != nil {
+		p.balanceLocked() // a refused resource may have left the pool unbalanced
 	}
 	p.mu.Unlock()
-	if ctx.Err() != nil {
-		return Lease[T]{}, p.passOver(ctx, r, start, nil)
-	}
-	if err := p.callBeforeAcquire(ctx, r); err != nil {
-		return p.goOn(ctx, r, seq, start, who, how, err)
-	}
-	return l, nil
-}
-
-// goOn goes on with acquireLocked after BeforeAcquire has refused r.
-func (p *Pool[T]) goOn(ctx context.Context, r *resource[T], seq uint64, start int64, who any, how Priority, err error) (Lease[T], error) {
-	t := ticket{seq: seq, start: start, who: who, how: how}
-	if err, again := p.refused(ctx, r, &t, err); !again {
-		return Lease[T]{}, err
-	}
-	return p.acquireLocked(ctx, &t)
+	return r, w, err
 }
 
 // TryAcquire lends an idle resource if there is one and nobody waits. It never creates
@@ -120,9 +121,10 @@ func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 			p.mu.Unlock()
 			return Lease[T]{}, false
 		}
-		l := p.lendIdleLocked(t)
+		r := p.lendIdleLocked(&t)
+		l := Lease[T]{r, r.stamp}
 		p.mu.Unlock()
-		if p.cfg.BeforeAcquire == nil || p.tryPrepare(l.r) {
+		if p.cfg.BeforeAcquire == nil || p.tryPrepare(r) {
 			return l, true
 		}
 	}
@@ -140,7 +142,7 @@ func (p *Pool[T]) tryPrepare(r *resource[T]) bool {
 }
 
 // lendIdleLocked lends one idle resource to attempt t, which does not queue.
-func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
+func (p *Pool[T]) lendIdleLocked(t *ticket) *resource[T] {
 	r := p.takeIdleLocked()
 	p.acquires++
 	if p.mode&modeRecovering != 0 {
@@ -152,96 +154,55 @@ func (p *Pool[T]) lendIdleLocked(t ticket) Lease[T] {
 	if p.idle.n < p.minIdle {
 		p.balanceLocked()
 	}
-	return Lease[T]{r, r.stamp}
-}
-
-// acquireLocked gets a resource for attempt t: an idle one, one that comes back, or a
-// new one. It unlocks the pool.
-func (p *Pool[T]) acquireLocked(ctx context.Context, t *ticket) (Lease[T], error) {
-	for {
-		w, err := p.enterLocked(ctx, t)
-		if err != nil {
-			p.balanceLocked() // refused may have retired a resource and left the pool unbalanced
-		}
-		p.mu.Unlock()
-		if err != nil {
-			return Lease[T]{}, err
-		}
-		r, fresh, err := p.await(ctx, w, t)
-		if err == errLate {
-			if err := p.late(ctx, t); err != nil {
-				return Lease[T]{}, err
-			}
-			p.lock()
-			continue
-		}
-		if err != nil {
-			return Lease[T]{}, err
-		}
-		l := Lease[T]{r, r.stamp}
-		if fresh || p.cfg.BeforeAcquire == nil {
-			return l, nil
-		}
-		if err, again := p.tryOnce(ctx, r, t); !again {
-			if err != nil {
-				return Lease[T]{}, err
-			}
-			return l, nil
+	if p.cfg.BeforeAcquire != nil && t.seq == 0 { // if it refuses r, the attempt goes on
+		p.seq++
+		t.seq = p.seq
+		if p.clock.Coarse() != r.idleSince { // it may have to ask whether r is still good
+			t.start = p.nowLocked()
 		}
 	}
+	return r
 }
 
-// tryOnce runs BeforeAcquire on r, for which the acquirer has waited. again: r was refused, and
-// the acquirer goes back to its place in the queue.
-func (p *Pool[T]) tryOnce(ctx context.Context, r *resource[T], t *ticket) (err error, again bool) {
+// errRefused: BeforeAcquire has refused a resource, and the acquirer goes on.
+var errRefused = errors.New("pool: the resource was refused")
+
+// prepare runs BeforeAcquire on r, which attempt t has got. After errRefused the caller ends r.
+func (p *Pool[T]) prepare(ctx context.Context, r *resource[T], t *ticket) error {
 	if ctx.Err() != nil {
-		return p.passOver(ctx, r, t.start, t.refusal), false
+		return p.passOver(ctx, r, t)
 	}
-	prepare := ctx
-	if d := p.cfg.AcquireTimeout; d > 0 && t.refusal != nil {
+	bounded, d := ctx, p.cfg.AcquireTimeout
+	if d > 0 && t.refusal != nil {
 		var cancel context.CancelFunc
-		prepare, cancel = context.WithTimeout(ctx, d-p.sinceStart(t.start))
+		bounded, cancel = context.WithTimeout(ctx, d-p.sinceStart(t.start))
 		defer cancel()
 	}
-	if err := p.callBeforeAcquire(prepare, r); err != nil {
-		return p.refused(ctx, r, t, err)
+	why := p.callBeforeAcquire(bounded, r)
+	if why == nil {
+		return nil
 	}
-	return nil, false
+	p.reportRefusal(r, why)
+	t.refusal = why
+	switch {
+	case ctx.Err() != nil:
+		p.dropUnprepared(r)
+		return p.refuseDone(ctx, t.start, t.refusal)
+	case d > 0 && t.start != 0 && p.sinceStart(t.start) >= d:
+		p.dropUnprepared(r)
+		return p.refuseTimeout(t)
+	}
+	return errRefused
 }
 
 // passOver gives r to the next acquirer in order, because ctx is done. BeforeAcquire
 // has not begun, so r is as good as before.
-func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], start int64, refusal error) error {
+func (p *Pool[T]) passOver(ctx context.Context, r *resource[T], t *ticket) error {
 	p.mu.Lock()
 	p.count.revoked++
 	p.passOnLocked(r)
 	p.mu.Unlock()
-	return p.refuseDone(ctx, start, refusal)
-}
-
-// refused is called when BeforeAcquire has refused r with the error why. It destroys r. again
-// reports whether the acquirer goes on. If so, refused returns with the lock held: until the
-// acquirer is back in its place, no later acquirer may be served.
-func (p *Pool[T]) refused(ctx context.Context, r *resource[T], t *ticket, why error) (err error, again bool) {
-	p.reportRefusal(r, why)
-	t.refusal = why
-	if t.start == 0 {
-		p.mu.Lock()
-		t.start = p.nowLocked()
-		p.mu.Unlock()
-	}
-	if ctx.Err() != nil {
-		p.dropUnprepared(r)
-		return p.refuseDone(ctx, t.start, t.refusal), false
-	}
-	if d := p.cfg.AcquireTimeout; d > 0 && p.sinceStart(t.start) >= d {
-		p.dropUnprepared(r)
-		return p.refuseTimeout(t), false
-	}
-	p.mu.Lock()
-	r.w = nil // the acquirer still waits; its wait is counted when the wait ends
-	p.dropUnpreparedLocked(r)
-	return nil, true
+	return p.refuseDone(ctx, t.start, t.refusal)
 }
 
 // dropUnprepared ends r, whose BeforeAcquire failed.
@@ -293,7 +254,7 @@ func (p *Pool[T]) enterLocked(ctx context.Context, t *ticket) (*waiter[T], error
 		p.leaveLocked(t.seq)
 		return nil, err
 	}
-	if t.start == 0 && p.queue.empty() { // else a queued waiter has called nowLocked, and await reads the clock
+	if t.start == 0 && (again || p.queue.empty()) { // else a queued waiter has called nowLocked, and await reads the clock
 		t.start = p.nowLocked()
 	}
 	w := p.newWaiterLocked(ctx, t)

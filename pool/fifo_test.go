@@ -243,7 +243,7 @@ func TestRefusedResourceDoesNotCostTheWaiterItsPlace(t *testing.T) {
 
 // Between the refusal and the return to the queue there is no moment in which
 // somebody who came later could be served.
-func TestRefusedAcquirerKeepsTheLockUntilItIsBackInTheQueue(t *testing.T) {
+func TestRefusedAcquirerKeepsItsResourceUntilItIsBackInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		cfg := quiet(1) // without Destroy the place is free at once
@@ -255,16 +255,17 @@ func TestRefusedAcquirerKeepsTheLockUntilItIsBackInTheQueue(t *testing.T) {
 		l := line{t: t, p: p}
 		tk := ticket{seq: 1}
 		later := l.join()
-		err, again := p.tryOnce(t.Context(), held.r, &tk)
+		require.Equal(t, errRefused, p.prepare(t.Context(), held.r, &tk))
+		synctest.Wait()
+		require.Zero(t, p.creating, "nothing has been started for the other")
+		_, w, err := p.enter(t.Context(), &tk, held.r)
 		require.NoError(t, err)
-		require.True(t, again)
-		require.False(t, p.mu.TryLock(), "the lock is held")
-		require.Zero(t, p.creating, "and nothing has been started for the other")
-		mine, err := p.acquireLocked(t.Context(), &tk)
+		mine, fresh, err := p.await(t.Context(), w, &tk)
 		require.NoError(t, err)
-		require.Equal(t, 2, mine.Value().id)
+		require.True(t, fresh)
+		require.Equal(t, 2, mine.value.id)
 		require.False(t, later.isDone())
-		require.NoError(t, mine.Release())
+		require.NoError(t, Lease[*item]{mine, mine.stamp}.Release())
 		synctest.Wait()
 		require.NoError(t, later.err)
 		require.NoError(t, later.lease.Release())

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,7 +40,8 @@ type home struct {
 const askHome = "SELECT @@character_set_client, @@collation_connection, @@character_set_results, @@init_connect, CURRENT_ROLE(), CONNECTION_ID(), @@collation_database = @@global.collation_server, @@autocommit"
 
 var (
-	errSealed      = errors.New("the connection is encrypted or compressed by the driver")
+	errSealed      = errors.New("the connection is compressed by the driver, or encrypted in a way that is not known")
+	errSpoke       = errors.New("the server has spoken unasked")
 	errInitConnect = errors.New("the server runs statements of its own at connect (init_connect)")
 )
 
@@ -188,6 +191,9 @@ var resetPacket = []byte{1, 0, 0, 0, 0x1f}
 // driver is between two commands: it has read every answer, its buffer is empty, and in the next
 // command it counts sequence numbers from zero.
 func (s *session) reset(ctx context.Context) (err error) {
+	if err := s.listen(); err != nil {
+		return err
+	}
 	deadline, _ := ctx.Deadline() // no deadline: the zero time, which means no deadline here, too
 	if err := s.wire.SetDeadline(deadline); err != nil {
 		return err
@@ -202,10 +208,26 @@ func (s *session) reset(ctx context.Context) (err error) {
 		}
 		err = errors.Join(err, s.wire.SetDeadline(time.Time{}))
 	}()
-	if _, err := s.wire.Write(resetPacket); err != nil {
+	if _, err := s.carrier.Write(resetPacket); err != nil {
 		return err
 	}
-	return readOutcome(s.wire)
+	return readOutcome(s.carrier)
+}
+
+// listen returns an error if TLS has taken something from the wire that the driver has not read: no
+// look at the socket shows it. Under a deadline that has passed, TLS returns what it has, and the
+// wire nothing.
+func (s *session) listen() error {
+	if s.carrier == net.Conn(s.wire) {
+		return nil
+	}
+	if err := s.wire.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		return err
+	}
+	if _, err := s.carrier.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		return errors.Join(errSpoke, err)
+	}
+	return nil
 }
 
 // readOutcome reads one packet, OK or ERR, and not a byte more.

@@ -57,6 +57,9 @@ func (dialect) Parse(dsn string) (dialects.Template, error) {
 }
 
 func (dialect) Wrap(c driver.Connector) (dialects.Template, error) {
+	if own, ok := c.(*configured); ok {
+		return own.template()
+	}
 	switch c.Driver().(type) {
 	case *mysql.MySQLDriver, mysql.MySQLDriver:
 		return wrap(c)

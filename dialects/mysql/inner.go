@@ -3,6 +3,7 @@ package mysql
 import (
 	"database/sql/driver"
 	"errors"
+	"net"
 	"reflect"
 	"sync/atomic"
 	"unsafe"
@@ -16,14 +17,15 @@ const (
 	statusAutocommit    = 1 << 1
 )
 
-// inner has two values of the driver's connection that the driver does not export: the server's
-// status flags, as of its last answer, and whether the driver has closed the connection. Both are
-// read from the driver's own fields. If a version of the driver has them in other fields, known is
-// false, the status is unknown, and a test fails.
+// inner has three values of the driver's connection that the driver does not export: the server's
+// status flags, as of its last answer, whether the driver has closed the connection, and what it
+// reads and writes. They are read from the driver's own fields. If a version of the driver has them
+// in other fields, known is false, the status is unknown, or speaks is nil, and a test fails.
 type inner struct {
 	known  bool
 	status reflect.Value // uint16; written by whoever uses the connection
 	closed *atomic.Bool  // also set by the driver's watcher of the context
+	speaks net.Conn      // the wire, or TLS over it; the driver sets it at connect only
 }
 
 const driverPackage = "github.com/go-sql-driver/mysql"
@@ -37,9 +39,13 @@ func lookInto(conn driver.Conn) inner {
 	if !status.IsValid() || status.Kind() != reflect.Uint16 || !closed.IsValid() || closed.Type() != reflect.TypeFor[atomic.Bool]() {
 		return inner{}
 	}
-	// The type was checked, and the connection is reachable through conn for
+	// The types are checked, and the connection is reachable through conn for
 	// as long as the pointer is used. A read through reflect would not be atomic.
-	return inner{known: true, status: status, closed: (*atomic.Bool)(unsafe.Pointer(closed.UnsafeAddr()))}
+	in := inner{known: true, status: status, closed: (*atomic.Bool)(unsafe.Pointer(closed.UnsafeAddr()))}
+	if speaks := v.Elem().FieldByName("netConn"); speaks.IsValid() && speaks.Type() == reflect.TypeFor[net.Conn]() {
+		in.speaks = *(*net.Conn)(unsafe.Pointer(speaks.UnsafeAddr()))
+	}
+	return in
 }
 
 // autocommit reports whether statements are transactions of their own.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha1"
+	"crypto/tls"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -31,6 +32,7 @@ type peer struct {
 	refuse   func(login) uint16                   // error number for a login; nil: none
 	answer   func(s *peerSession, q string) reply // nil, or the zero reply: standard
 	reset    []byte                               // answers COM_RESET_CONNECTION; nil: OK
+	tls      *tls.Config                          // nil: it has none
 	sessions []*peerSession
 	seesAll  map[string]bool // users with the privilege PROCESS
 	log      []string        // logins, statements and commands, in order
@@ -43,7 +45,8 @@ func (p *peer) answers(f func(s *peerSession, q string) reply) {
 	p.answer = f
 	p.mu.Unlock()
 }
-func (p *peer) resets(packet []byte) { p.mu.Lock(); p.reset = packet; p.mu.Unlock() }
+func (p *peer) resets(packet []byte)   { p.mu.Lock(); p.reset = packet; p.mu.Unlock() }
+func (p *peer) encrypts(c *tls.Config) { p.mu.Lock(); p.tls = c; p.mu.Unlock() }
 
 // login is what a client says of itself.
 type login struct{ user, database, attributes, auth string }
@@ -64,8 +67,30 @@ type peerSession struct {
 	gone   bool // likewise
 	peer   *peer
 	nc     net.Conn
+	cork   *cork // under TLS
 	id     uint32
 	status uint16
+}
+
+// cork keeps what is written while it is in, and then writes all at once.
+type cork struct {
+	net.Conn
+	in   bool
+	kept []byte
+}
+
+func (c *cork) Write(b []byte) (int, error) {
+	if c.in {
+		c.kept = append(c.kept, b...)
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *cork) out() error {
+	_, err := c.Conn.Write(c.kept)
+	c.in, c.kept = false, nil
+	return err
 }
 
 // reply is an answer to a statement: an error, rows or OK.
@@ -74,12 +99,14 @@ type reply struct {
 	rows  [][]any // of strings and nil
 	ok    bool
 	hang  chan struct{} // waits for it first
+	given bool          // by the function itself
 }
 
 const (
 	peerLongPassword   = 1
 	peerConnectWithDB  = 1 << 3
 	peerProtocol41     = 1 << 9
+	peerTLS            = 1 << 11
 	peerSecure         = 1 << 15
 	peerMultiResults   = 1 << 17
 	peerPluginAuth     = 1 << 19
@@ -173,11 +200,20 @@ func (s *peerSession) serve() {
 		s.gone = true
 		s.peer.mu.Unlock()
 	}()
-	in := bufio.NewReader(s.nc)
-	if s.send(0, s.greeting()) != nil {
+	s.peer.mu.Lock()
+	sealed := s.peer.tls
+	s.peer.mu.Unlock()
+	if s.send(0, s.greeting(sealed != nil)) != nil {
 		return
 	}
-	_, data, err := receive(in)
+	seq, data, err := receive(s.nc)
+	if err == nil && sealed != nil && len(data) == 32 { // a request for TLS
+		s.peer.mu.Lock()
+		s.cork = &cork{Conn: s.nc}
+		s.nc = tls.Server(s.cork, sealed)
+		s.peer.mu.Unlock()
+		seq, data, err = receive(s.nc)
+	}
 	if err != nil {
 		return
 	}
@@ -188,13 +224,14 @@ func (s *peerSession) serve() {
 	s.peer.note("login " + s.user + "/" + s.database)
 	if refuse != nil {
 		if errno := refuse(s.login); errno != 0 {
-			_ = s.send(2, errorPacket(errno))
+			_ = s.send(seq+1, errorPacket(errno))
 			return
 		}
 	}
-	if s.send(2, s.okPacket(0)) != nil {
+	if s.send(seq+1, s.okPacket(0)) != nil {
 		return
 	}
+	in := bufio.NewReader(s.nc)
 	for {
 		_, data, err := receive(in)
 		if err != nil || s.command(data) != nil {
@@ -243,6 +280,8 @@ func (s *peerSession) query(q string) error {
 		<-r.hang
 	}
 	switch {
+	case r.given:
+		return nil
 	case r.errno != 0:
 		return s.send(1, errorPacket(r.errno))
 	case r.rows != nil:
@@ -270,15 +309,19 @@ func (s *peerSession) query(q string) error {
 	return s.send(1, s.okPacket(0))
 }
 
-func (s *peerSession) greeting() []byte {
+func (s *peerSession) greeting(sealed bool) []byte {
+	capabilities := uint32(peerCapabilities)
+	if sealed {
+		capabilities |= peerTLS
+	}
 	b := []byte{10}
 	b = append(b, peerVersion+"\x00"...)
 	b = binary.LittleEndian.AppendUint32(b, s.id)
 	b = append(b, peerSalt[:8]+"\x00"...)
-	b = binary.LittleEndian.AppendUint16(b, peerCapabilities&0xffff)
+	b = binary.LittleEndian.AppendUint16(b, uint16(capabilities))
 	b = append(b, 45)
 	b = binary.LittleEndian.AppendUint16(b, s.status)
-	b = binary.LittleEndian.AppendUint16(b, peerCapabilities>>16)
+	b = binary.LittleEndian.AppendUint16(b, uint16(capabilities>>16))
 	b = append(b, 21)
 	b = append(b, make([]byte, 10)...)
 	b = append(b, peerSalt[8:]+"\x00"...)

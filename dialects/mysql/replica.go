@@ -15,6 +15,9 @@ func (t *template) Replica(host string) (dialects.Template, error) {
 	if host == "" || strings.HasPrefix(host, ":") || where.setHost(host) != nil {
 		return nil, errors.New("a replica is written host:port")
 	}
+	if t.at.address == "" {
+		return nil, errors.New("a config does not lead to replicas: give the DSN to New")
+	}
 	at := t.at
 	at.network, at.address, at.more = where.network, where.address, nil
 	p := t.params

@@ -2,7 +2,9 @@ package mysql
 
 import (
 	"context"
+	"crypto/tls"
 	"maps"
+	"net"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -16,8 +18,8 @@ type server struct {
 	// in what is missing, and strikes TLS out if the server has none and needs none.
 	config     *mysql.Config
 	killConfig *mysql.Config // without database, variables and character sets
-	plain      bool          // neither TLS nor compression between us and a wire
-	resettable bool          // plain, and there is a wire
+	plain      bool          // neither TLS nor compression between the driver and a wire
+	compress   bool
 
 	killer *killer
 }
@@ -41,23 +43,42 @@ func (t *template) newServer(who parts, at place, p params) (s *server, err erro
 	if s.killConfig, err = config(&who, at, p.transport); err != nil {
 		return nil, err
 	}
-	s.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
-	s.plain = s.config.TLS == nil && !p.compress
-	if wired(at.network) {
+	s.plain, s.compress = s.config.TLS == nil && !p.compress, p.compress
+	t.serve(s)
+	return s, nil
+}
+
+// serve has the template dial a server whose configuration is known.
+func (t *template) serve(s *server) {
+	if wired(s.config.Net) || t.network != nil {
 		s.useWire()
 	}
+	s.killConfig.ConnectionAttributes = "program_name:pooldriver-kill"
 	s.killer = newKiller(func(ctx context.Context, address string, as dialects.Credential) (link, error) {
 		return t.dialKiller(ctx, s, address, as)
 	})
 	s.killer.logins = &t.logins
-	return s, nil
+	t.servers = append(t.servers, s)
 }
 
 // useWire says that connections to the server have a wire. The driver cannot look at a
 // socket that is wrapped; Session.Peek can.
-func (s *server) useWire() {
-	s.resettable = s.plain
-	s.config.CheckConnLiveness = false
+func (s *server) useWire() { s.config.CheckConnLiveness = false }
+
+// carrier is what a command that the driver does not know goes through: the wire, or the driver's TLS
+// on it. nil: the driver compresses, or has the connection where it is not found.
+func (s *server) carrier(l link, i inner) net.Conn {
+	switch sealed, ok := i.speaks.(*tls.Conn); {
+	case s.plain:
+		return l.wire
+	case s.compress:
+		return nil
+	case ok && sealed.NetConn() == net.Conn(l.wire):
+		return sealed
+	case i.speaks == net.Conn(l.wire): // tls=preferred, and the server has none
+		return l.wire
+	}
+	return nil
 }
 
 // dialKiller opens the connection that kills, to the address of the connection to be killed: the

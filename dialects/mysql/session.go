@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
+	"net"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -23,6 +24,7 @@ type session struct {
 	login     dialects.Credential // for the killer
 	thread    uint64              // the server's number of the connection, as KILL takes it; 0: not known
 	home      *home               // nil if there is no wire
+	carrier   net.Conn            // of commands that the driver does not know; nil: there is none
 	uncounted bool                // the driver returns ErrBadConn after the server refused
 
 	variables []string // that SetSettings has set
@@ -89,7 +91,7 @@ func (s *session) look() dialects.Liveness {
 	case wire.Closed:
 		return dialects.Dead
 	case wire.Readable:
-		if s.home == nil || s.home.unusable != nil {
+		if s.carrier != net.Conn(s.wire) {
 			return dialects.Unsure
 		}
 		return dialects.Dead

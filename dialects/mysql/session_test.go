@@ -74,7 +74,7 @@ func TestThreadIDIsReadFromTheGreeting(t *testing.T) {
 	require.EqualValues(t, peerFirstID, p.dial(t, tmpl).thread)
 	require.EqualValues(t, peerFirstID+1, p.dial(t, tmpl).thread)
 
-	whole := packet(0, (&peerSession{id: 1 << 31}).greeting())
+	whole := packet(0, (&peerSession{id: 1 << 31}).greeting(false))
 	require.Equal(t, uint64(1<<31), threadID(whole))
 	end := strings.IndexByte(string(whole[5:]), 0) + 5 + 1 + 4
 	for n := range end {
@@ -305,7 +305,7 @@ func TestPeekTellsIdleFromDead(t *testing.T) {
 	require.NoError(t, p.session(1).send(0, errorPacket(4031)))
 	awaitNews(t, spoken)
 	require.Equal(t, dialects.Dead, spoken.Peek())
-	spoken.home = nil // as under TLS
+	spoken.carrier = nil // as under TLS
 	require.Equal(t, dialects.Unsure, spoken.Peek())
 }
 

@@ -55,7 +55,6 @@ func templateOf(at parts, p params, role hosts.Role) (*template, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.servers = append(t.servers, s)
 		names = append(names, s.name)
 	}
 	t.list = hosts.New(names...)
@@ -94,6 +93,7 @@ func (t *template) Driver() driver.Driver { return &mysql.MySQLDriver{} }
 func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.Reprepares = !t.servers[0].config.InterpolateParams
+	own.AnswersOverwrite = true
 	own.RoleMatters = t.asks()
 	return own
 }
@@ -263,7 +263,7 @@ func (s *session) identify(ctx context.Context, srv *server, c *mysql.Config) (e
 	if s.home, err = findHome(ctx, s.conn, c, s.thread); err != nil {
 		return fmt.Errorf("reading the state at connect: %w", err)
 	}
-	if !srv.resettable {
+	if s.carrier = srv.carrier(s.link, s.inner); s.carrier == nil {
 		s.home.unusable = errSealed
 	}
 	if s.home.proxied {

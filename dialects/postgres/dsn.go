@@ -81,18 +81,28 @@ func parse(dsn string) (*template, error) {
 	if namesUser(dsn, isURL) {
 		user = config.User
 	}
+	t, err := templateOf(config, user)
+	if err != nil {
+		return nil, err
+	}
+	t.dsn = dsn
+	t.Tell(slices.DeleteFunc(params, func(p dialects.Param) bool {
+		return strings.HasPrefix(p.Name, "pool_") || slices.Contains(shownElsewhere, p.Name)
+	}), shownParams)
+	return t, nil
+}
+
+// templateOf makes a template of a config, which is the template's from then on. user is empty if nobody has named one.
+func templateOf(config *pgx.ConnConfig, user string) (*template, error) {
 	if err := checkShown(config, user); err != nil {
 		return nil, err
 	}
 	if config.DescriptionCacheCapacity == 0 && config.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
 		config.DescriptionCacheCapacity = 32 // for session.Anew; no other text uses it
 	}
-	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), dsn: dsn, config: config}
+	t := &template{Destination: base.NewDestination(targetOf(config, user), takePoolParams(config)), config: config}
 	t.role, t.addresses = roleOf(config), addresses(config)
 	t.list = hosts.New(t.addresses...)
-	t.Tell(slices.DeleteFunc(params, func(p dialects.Param) bool {
-		return strings.HasPrefix(p.Name, "pool_") || slices.Contains(shownElsewhere, p.Name)
-	}), shownParams)
 	return t, nil
 }
 

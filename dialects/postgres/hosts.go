@@ -114,6 +114,9 @@ func (t *template) dialHost(ctx context.Context, address string, patience time.D
 // what it knows of a certificate in fields of the config that only Copy brings along (pgx 5.13.0:
 // clientCertificateLoaders).
 func (t *template) read() (*pgx.ConnConfig, error) {
+	if t.dsn == "" {
+		return t.config.Copy(), nil
+	}
 	now, err := pgx.ParseConfig(t.dsn)
 	if err != nil {
 		return nil, explainParse(err)
@@ -143,7 +146,9 @@ func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.Co
 		config.User, config.Password = cred.User, cred.Password
 	}
 	only(config, address)
-	config.ValidateConnect = nil // connect checks the role
+	if t.role != hosts.Any {
+		config.ValidateConnect = nil // connect checks the role
+	}
 	if t.network != nil {
 		config.DialFunc = pgconn.DialFunc(t.network)
 		config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
@@ -165,7 +170,7 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 	}
 	way.end()
 	s := newSession(conn.(*stdlib.Conn), t.Target())
-	s.carrier, s.role = carrier.Of(s.pg), t.role
+	s.carrier, s.role, s.hooked = carrier.Of(s.pg), t.role, config.AfterConnect != nil
 	if t.role == hosts.Any {
 		return s, hosts.Outcome{Fit: hosts.Fits}
 	}

@@ -335,14 +335,15 @@ func TestAServerThatCannotBeReachedIsToldFromASlowOne(t *testing.T) {
 	tmpl := parseList(t, l.Addr().String(), "")
 	dials := tmpl.config.DialFunc
 	for _, reachable := range []bool{true, false} {
+		ctx, cancel := context.WithCancel(t.Context())
 		tmpl.config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 			if !reachable {
-				<-ctx.Done()
+				cancel()
 				return nil, ctx.Err()
 			}
+			defer time.AfterFunc(200*time.Millisecond, cancel) // when the caller has noted the connection
 			return dials(ctx, network, address)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		_, o := tmpl.dialHost(ctx, tmpl.addresses[0], 0, nil)
 		cancel()
 		require.Error(t, o.Err)

@@ -31,11 +31,32 @@ func (t *template) DialListener(ctx context.Context, cred *dialects.Credential) 
 		writing.role = hosts.ReadWrite
 	}
 	s, err := writing.Dial(ctx, cred)
+	if errors.Is(err, dialects.ErrWrongRole) && writing.role == hosts.ReadWrite {
+		writing.role = hosts.Primary
+		s, err = writing.dialReadOnly(ctx, cred, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return listener{s.(*session)}, nil
 }
+
+// dialReadOnly dials a primary that accepts writes, and not ours. refused is the error where there is none.
+func (t *template) dialReadOnly(ctx context.Context, cred *dialects.Credential, refused error) (dialects.Session, error) {
+	s, err := t.Dial(ctx, cred)
+	if err != nil {
+		return nil, refused
+	}
+	row, err := s.(*session).row(ctx, asksWhoseReadOnly, 1, errNoAnswer)
+	if err != nil || row[0] == "f" {
+		hosts.Drop(s)
+		return nil, refused
+	}
+	return s, nil
+}
+
+// asksWhoseReadOnly tells whether default_transaction_read_only is of our role or database, and not of the server.
+const asksWhoseReadOnly = "SELECT source IN ('user', 'database', 'database user', 'client') FROM pg_catalog.pg_settings WHERE name = 'default_transaction_read_only'"
 
 func (t *template) CheckChannel(name string) error { return checkChannel(name) }
 

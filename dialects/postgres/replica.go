@@ -19,6 +19,9 @@ func (t *template) Replica(host string) (dialects.Template, error) {
 	if name == "" || strings.ContainsAny(name, "@=&?,; '\\") {
 		return nil, errors.New("a replica is written host:port")
 	}
+	if t.dsn == "" {
+		return nil, errors.New("a config does not lead to replicas: give the DSN to New")
+	}
 	r, err := parse(dsnOf(t.dsn, name, port))
 	if err != nil {
 		return nil, err

@@ -21,10 +21,10 @@ import (
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
-// template is a parsed DSN. It prints as its target: config holds the password.
+// template is a parsed DSN, or the config of FromConfig. It prints as its target: config holds the password.
 type template struct {
 	base.Destination
-	dsn    string          // in pgx's form
+	dsn    string          // in pgx's form; empty: of FromConfig
 	config *pgx.ConnConfig // never handed out, only copies of it
 
 	addresses []string // of the hosts that config names
@@ -87,7 +87,7 @@ func (t *template) throughWire(dial pgconn.DialFunc) pgconn.DialFunc {
 		switch {
 		case err != nil:
 			return nil, err
-		case t.network == nil:
+		case t.network == nil && hasSocket(nc):
 			return wire.New(nc, 0), nil
 		}
 		return wire.Dialled(nc, network, address, 0), nil

@@ -26,6 +26,9 @@ func wrap(c driver.Connector) (dialects.Template, error) {
 	if c == nil {
 		return nil, dialects.ErrNotMine
 	}
+	if own, ok := c.(*configured); ok {
+		return own.template()
+	}
 	if _, ok := c.Driver().(*stdlib.Driver); !ok {
 		return nil, dialects.ErrNotMine
 	}

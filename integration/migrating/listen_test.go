@@ -137,7 +137,8 @@ func (p *prices) follow(ctx context.Context, connector *pooldriver.Connector) er
 	})
 }
 
-// get returns a price. It keeps what it reads only if nothing has changed meanwhile, and if follow has begun.
+// get returns a price. It keeps what it reads only if nothing has changed meanwhile, and if follow has begun. What it keeps is of the
+// primary: a replica may not have what has changed.
 func (p *prices) get(ctx context.Context, name string) (price int, err error) {
 	p.mu.Lock()
 	price, ok := p.known[name]
@@ -146,7 +147,7 @@ func (p *prices) get(ctx context.Context, name string) (price int, err error) {
 	if ok {
 		return price, nil
 	}
-	if err := p.db.QueryRowContext(ctx, "SELECT price FROM prices WHERE name = $1", name).Scan(&price); err != nil {
+	if err := p.db.QueryRowContext(pooldriver.Primary(ctx), "SELECT price FROM prices WHERE name = $1", name).Scan(&price); err != nil {
 		return 0, err
 	}
 	p.mu.Lock()
@@ -161,8 +162,21 @@ func (p *prices) get(ctx context.Context, name string) (price int, err error) {
 
 func TestACacheFollowsTheDatabase(t *testing.T) {
 	t.Parallel()
-	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	connector := pooldriver.New(account.URL(), quiet)
+	t.Run("alone", func(t *testing.T) {
+		followPrices(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), func() {})
+	})
+	t.Run("replicas that are behind", func(t *testing.T) {
+		servers := testbed.StartReplicaSet(t, testbed.Postgres)
+		followPrices(t, servers.NewAccount(t), func() {
+			servers.CatchUp(t)
+			require.NoError(t, servers.Replicas[0].Hold(t.Context()))
+		}, "pool_replicas="+servers.Replicas[0].Addr, "pool_replica_reads=auto")
+	})
+}
+
+// followPrices changes a price, and finds the change in the cache. begun is called when the first price is there.
+func followPrices(t *testing.T, account testbed.Account, begun func(), parameters ...string) {
+	connector := pooldriver.New(account.URL(parameters...), quiet)
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	mustExec(t, db, "CREATE TABLE prices (name TEXT PRIMARY KEY, price INT NOT NULL)")
@@ -173,6 +187,7 @@ BEGIN
 	RETURN NULL;
 END $$`)
 	mustExec(t, db, "CREATE TRIGGER tell AFTER INSERT OR UPDATE ON prices FOR EACH ROW EXECUTE FUNCTION tell()")
+	begun()
 	p := &prices{db: db}
 	done := make(chan error, 1)
 	ctx, stop := context.WithCancel(t.Context())

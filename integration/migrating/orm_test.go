@@ -47,7 +47,7 @@ func names(t *testing.T, account testbed.Account) (found []string) {
 }
 
 func TestGormOnPostgres(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	add := func() error {
 		// page: gorm
@@ -74,7 +74,7 @@ func TestGormOnMySQL(t *testing.T) {
 }
 
 func TestBun(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	add := func() error {
 		// page: bun
@@ -89,7 +89,7 @@ func TestBun(t *testing.T) {
 
 // TestEnt: what is below ent's generated client.
 func TestEnt(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	// page: ent
 	drv := entsql.OpenDB(dialect.Postgres, db)
@@ -100,7 +100,7 @@ func TestEnt(t *testing.T) {
 }
 
 func TestSqlc(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	add := func() error {
 		// page: sqlc
@@ -114,7 +114,7 @@ func TestSqlc(t *testing.T) {
 
 // TestTwoLibrariesInOneTransaction: gorm and code of sqlc, which know nothing of each other.
 func TestTwoLibrariesInOneTransaction(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: db}), &gorm.Config{})
 	require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestTwoLibrariesInOneTransaction(t *testing.T) {
 
 // TestAStatementOfAnotherLibraryJoinsGormsTransaction in a task.
 func TestAStatementOfAnotherLibraryJoinsGormsTransaction(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: db}), &gorm.Config{})
 	require.NoError(t, err)

@@ -19,8 +19,8 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// postgres opens an account of its own, with a table orders.
-func postgres(t *testing.T, options ...pooldriver.Option) (*sql.DB, testbed.Account) {
+// onPostgres opens an account of its own, with a table orders.
+func onPostgres(t *testing.T, options ...pooldriver.Option) (*sql.DB, testbed.Account) {
 	t.Helper()
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
@@ -31,7 +31,7 @@ func postgres(t *testing.T, options ...pooldriver.Option) (*sql.DB, testbed.Acco
 
 // TestATypeAssertionInConnRawPanicsAsThePageSays: so that a search finds the page.
 func TestATypeAssertionInConnRawPanicsAsThePageSays(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	page := pages(t)
 	for assert, before := range map[string]func(any){
 		"any":         func(dc any) { _ = dc.(*stdlib.Conn) },
@@ -51,7 +51,7 @@ func TestATypeAssertionInConnRawPanicsAsThePageSays(t *testing.T) {
 }
 
 func TestCopy(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	ctx := t.Context()
 	rows := [][]any{{1, "one"}, {2, "two"}}
 	conn := connOf(t, db)
@@ -67,7 +67,7 @@ func TestCopy(t *testing.T) {
 }
 
 func TestBatch(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	ctx := t.Context()
 	conn := connOf(t, db)
 	// page: batch
@@ -135,7 +135,7 @@ func TestCustomTypes(t *testing.T) {
 }
 
 func TestAdvisoryLock(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	ctx := t.Context()
 	locked := func() bool {
 		return value[bool](t, ctx, account.Witness(t), "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objid = 42)")
@@ -175,7 +175,7 @@ func TestSetForEveryConnection(t *testing.T) {
 }
 
 func TestSetForSomeStatements(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	ctx := t.Context()
 	mustExec(t, db, "CREATE SCHEMA tenant_7 CREATE TABLE bills (id integer)")
 	count := func(ctx context.Context, db *sql.DB) error {
@@ -198,7 +198,7 @@ func TestSetForSomeStatements(t *testing.T) {
 }
 
 func TestTemporaryTable(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	ctx := t.Context()
 	mustExec(t, db, "INSERT INTO orders VALUES (1, 'one')")
 	// page: temp

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/dialects/postgres"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
@@ -52,7 +53,7 @@ func lead(ctx context.Context, db *sql.DB, work func(context.Context) error) err
 // end
 
 func TestALeaderLearnsThatItsSessionHasEnded(t *testing.T) {
-	db, account := postgres(t)
+	db, account := onPostgres(t)
 	witness := account.Witness(t)
 	began := make(chan struct{})
 	other := func(context.Context) error { return errors.New("two leaders") }
@@ -90,7 +91,7 @@ func TestATracerOfPgx(t *testing.T) {
 			return nil, err
 		}
 		config.Tracer = tracer
-		c := pooldriver.Wrap(stdlib.GetConnector(*config), func(c *pooldriver.Config) { c.MaxConns = 20 })
+		c := pooldriver.Wrap(postgres.FromConfig(config), func(c *pooldriver.Config) { c.MaxConns = 20 })
 		return sql.OpenDB(c), nil
 		// end
 	}
@@ -122,7 +123,7 @@ func TestPgxReadsTheEnvironment(t *testing.T) {
 }
 
 func TestATimeoutByContext(t *testing.T) {
-	db, _ := postgres(t)
+	db, _ := onPostgres(t)
 	ctx := t.Context()
 	mustExec(t, db, "ALTER TABLE orders ADD ready bool; INSERT INTO orders (id) VALUES (1)")
 	change := func() error {
@@ -150,7 +151,7 @@ func TestANameOfAConfigIsForPgxAlone(t *testing.T) {
 	require.NoError(t, err)
 	name := stdlib.RegisterConnConfig(config)
 	require.Error(t, pooldriver.New(name).Err(), name)
-	db := sql.OpenDB(pooldriver.Wrap(stdlib.GetConnector(*config)))
+	db := sql.OpenDB(pooldriver.Wrap(postgres.FromConfig(config)))
 	defer db.Close()
 	require.Equal(t, 1, value[int](t, t.Context(), db, "SELECT 1"))
 }

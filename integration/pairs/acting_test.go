@@ -278,7 +278,7 @@ func (x *acting) beginIn(ctx context.Context, on beginner, o sql.TxOptions) tran
 	tx, err := on.begin(ctx, o)
 	x.must(err)
 	// Of a task BeginTx takes the session, and defers BEGIN alone, which nobody is told.
-	if _, pool := on.(handle); pool && x.in("lazy=true") && (x.in("task=explicit") || x.acquires.Load() == before && len(x.held)+x.rows == 0) {
+	if _, pool := on.(handle); pool && x.in("lazy=true") && (x.in("task=implicit|explicit") || x.acquires.Load() == before && len(x.held)+x.rows == 0) {
 		x.tally().late.Add(1)
 	}
 	return tx

@@ -45,6 +45,12 @@ var acts = []*act{
 			x.insert(x.h)
 			x.see()
 		}
+		now := x.ctx
+		if x.ours() {
+			now = pooldriver.Primary(now)
+		}
+		n, tenants := x.mineIn(now, x.h)
+		x.tellOwn("the primary shows %d of %q", n, tenants)
 	}},
 	{name: "token", mariaDB: true, run: func(x *acting) {
 		// The next request of the same user, perhaps in another process.
@@ -720,6 +726,31 @@ var acts = []*act{
 		x.tellOwn("sees %d there", n)
 		x.count2()
 	}, where: []string{"second=other"}},
+	{name: "mix", mariaDB: true, often: 1, run: func(x *acting) {
+		// What hardly another act has together: a second Connector, both kinds of transactions, and readers beside each other.
+		if x.ours() && !x.in("second=none") {
+			x.ask(x.second, []any{new(int)}, "SELECT count(*) FROM writes")
+			x.count2()
+		}
+		tx := x.begin(x.h)
+		defer leave(x, tx)
+		x.finish(tx, true, x.insert(tx))
+		reading := x.beginWith(x.h, sql.TxOptions{ReadOnly: true})
+		defer leave(x, reading)
+		n, tenants := x.mine(reading)
+		x.tellOwn("read only: %d of %q", n, tenants)
+		time.Sleep(4 * time.Millisecond) // look sees it
+		x.finish(reading, true)
+		x.crowd(5, func(int) error {
+			for range 3 {
+				if err := one(x.plain, x.h, "SELECT 1", nil, new(int)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		x.see()
+	}},
 	{name: "late transaction", run: func(x *acting) {
 		// A transaction of a lent connection ends with the loan, however it was made.
 		if _, ok := x.h.(pgxHandle); !ok {

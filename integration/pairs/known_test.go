@@ -33,57 +33,16 @@ type known struct {
 
 var knownFaults = []known{
 	{kind: "pgx: through Wrap nobody counts what pgx keeps", in: "face=pgx place=wrap cache=128|1", quiet: []string{"cache"}},
-	{kind: "pgx: nothing is read on replicas", in: "face=pgx replicas=explicit|tx|auto", quiet: []string{"replicas"}},
 	{
 		kind: "replicas: what a replica refuses goes to the primary, and both count it", in: "replicas=explicit|tx|auto overload=on", acts: []string{"run"},
 		judges: []string{"figures"},
-	},
-	{
-		kind: "replicas: a loop of UPDATE RETURNING misses its own update", in: "replicas=explicit|auto", acts: []string{"update returning"},
-		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
-	},
-	{
-		kind: "replicas: a statement with another context in a transaction", in: "replicas=explicit|tx|auto", acts: []string{"another context"},
-		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on",
-	},
-	{
-		kind: "replicas: a statement with another context in a transaction", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto", acts: []string{"another context"},
-		judges: []string{"not as bare"},
-	},
-	{
-		kind: "replicas: two Connectors of one database and one context", in: "replicas=explicit|tx|auto second=same", acts: []string{"two connectors"},
-		judges: []string{"not as bare"}, probe: "replicas=explicit reads=on second=same",
-	},
-	{
-		kind: "replicas: two Connectors of one database and one context", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto second=same", acts: []string{"two connectors"},
-		judges: []string{"not as bare"},
-	},
-	{
-		kind: "replicas: a handler of Listen reads older than its notification", in: "replicas=auto", acts: []string{"notify"},
-		judges: []string{"not as bare"}, probe: "replicas=auto reads=on",
-	},
-	{
-		kind: "replicas: FOUND_ROWS tells of our own question", engine: testbed.MariaDB, in: "replicas=explicit|tx|auto", acts: []string{"asks back"},
-		judges: []string{"not as bare"}, probe: "replicas=auto reads=on",
-	},
-	{
-		kind: "replicas: Drain and Close wait for silent replicas", in: "event=silent", acts: []string{"run"},
-		judges: []string{"drain", "close"}, probe: "replicas=explicit event=silent", with: []string{"write"}, n: 20,
-	},
-	{
-		kind: "replicas: Drain and Close wait for silent replicas", engine: testbed.MariaDB, in: "event=silent", acts: []string{"run"},
-		judges: []string{"drain", "close"},
-	},
-	{
-		kind: "replicas: reads wait in vain for what is not flushed", in: "replicas=explicit|tx|auto commit=off", acts: []string{"run"},
-		judges: []string{"replicas do not serve"}, probe: "replicas=explicit reads=on commit=off", with: []string{"write"}, n: 120,
 	},
 	{
 		kind: "pipelines: a function of the program is executed twice", in: "pipeline=16", acts: []string{"crowd of functions", "own function"},
 		judges: []string{"executed twice", "not as bare"}, probe: "pipeline=16", with: []string{"crowd of functions", "crowd of unequals"}, n: 150,
 	},
 	{
-		kind: "pipelines: arguments are converted in another goroutine", in: "pipeline=16", acts: []string{"crowd of valuers"},
+		kind: "pipelines: arguments are converted in another goroutine", in: "pipeline=16", acts: []string{"crowd of valuers", "valuer"},
 		judges: []string{"code of the program in another goroutine", "code of the program after its call", "not as bare", "panic"},
 		probe:  "pipeline=16",
 	},

@@ -278,7 +278,15 @@ func (r *run) end(db, second *sql.DB) {
 func (r *run) replicasServe() {
 	reads := r.connector.Stats().Replica.Reads
 	waited, behind := reads[pooldriver.ReplicaWaited], reads[pooldriver.ReplicaBehind]+reads[pooldriver.ReplicaUnknown]
-	if r.cfg.has("event=none") && behind > 10 && behind > 3*waited && r.slowest.Load() < int64(3*delay) {
+	if !r.cfg.has("event=none") || behind <= 10 || r.slowest.Load() >= int64(3*delay) {
+		return
+	}
+	if r.cfg.has("commit=off") { // no replica can have what is not flushed, so none is waited for
+		waits := r.connector.Stats().Replica.Wait.Count
+		if waits > behind/4 {
+			r.fault(nil, "replicas do not serve", "%d waits, %v", waits, reads)
+		}
+	} else if behind > 3*waited {
 		r.fault(nil, "replicas do not serve", "%v", reads)
 	}
 }
@@ -293,7 +301,7 @@ func (r *run) over(db *sql.DB, c *pooldriver.Connector) handle {
 // The least and the longest time of a run, and how many acts it has, also on a busy machine.
 const (
 	shortest = 700 * time.Millisecond
-	longest  = 3 * time.Second
+	longest  = 2 * time.Second
 	enough   = 120
 	least    = 40
 )

@@ -79,8 +79,7 @@ func newWorld(t *testing.T, engine testbed.Engine) *world {
 		w.sqlBare[i] = onSQL(w.account.OpenBare(t, parameter), false)
 		pool, err := pgxpool.New(t.Context(), w.account.URL(parameter)+"&pool_max_conns=60")
 		require.NoError(t, err)
-		// pgxpool waits for ever for the connection of a query whose argument has panicked.
-		t.Cleanup(func() { go pool.Close() })
+		t.Cleanup(func() { go pool.Close() }) // it may hang, see TestMain
 		w.pgxBare[i] = onPool(pool)
 	}
 	return w

@@ -20,7 +20,7 @@ import (
 func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 	const (
 		readers = 16
-		silence = 12 * time.Second // until the replica's watcher is sure: a question, a second, and a dial
+		silence = 3 * time.Second // until the replica's watcher is sure: a second, a question, and a dial
 	)
 	s.empty(t)
 	db := open(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_max_conns=20", "pool_replica_max_conns=4"))

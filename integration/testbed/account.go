@@ -79,7 +79,7 @@ func (a Account) URL(parameters ...string) string {
 		Host:   a.Addr,
 		Path:   "/" + a.Database,
 	}
-	if transport := a.Server.Engine.transport(a.Server); transport != "" {
+	if transport := a.Server.Engine.transport(a.Server); transport != "" && !hasTLS(parameters) {
 		parameters = append([]string{transport}, parameters...)
 	}
 	u.RawQuery = strings.Join(parameters, "&")

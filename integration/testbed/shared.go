@@ -79,11 +79,11 @@ func EachInTurn(t *testing.T, test func(t *testing.T, account Account)) {
 //
 // Tests on servers wait most of the time: more run at once than there are processors,
 // by default 5 (go test -parallel; 4 with the race detector). Tests that measure do not call t.Parallel, and so
-// run before, one at a time.
-func Run(m *testing.M) int { return RunAtOnce(m, 5) }
+// run before, one at a time. What is expected is no leak.
+func Run(m *testing.M, expected ...goleak.Option) int { return RunAtOnce(m, 5, expected...) }
 
 // RunAtOnce is Run with n parallel tests at once.
-func RunAtOnce(m *testing.M, n int) int {
+func RunAtOnce(m *testing.M, n int, expected ...goleak.Option) int {
 	randomtest.AtOnce(n)
 	_ = mysql.SetLogger(silentLogger{}) // Tests provoke what it would report.
 	code := m.Run()
@@ -92,7 +92,7 @@ func RunAtOnce(m *testing.M, n int) int {
 		code = max(code, 1)
 	}
 	if code == 0 {
-		if err := leaked(); err != nil {
+		if err := leaked(expected); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
@@ -105,15 +105,16 @@ func RunAtOnce(m *testing.M, n int) int {
 const closing = 8 * time.Second
 
 // leaked is about the goroutines that are left over after closing.
-func leaked() (err error) {
-	for begun := time.Now(); time.Since(begun) < closing; {
+func leaked(expected []goleak.Option) (err error) {
+	expected = append(expected,
 		// The Docker client keeps idle HTTP connections for the life of the process.
-		err = goleak.Find(
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
-			goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-			// gorm's cache of prepared statements has a goroutine that nothing ends.
-			goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"),
-		)
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		// gorm's cache of prepared statements has a goroutine that nothing ends.
+		goleak.IgnoreTopFunction("gorm.io/gorm/internal/lru.NewLRU[...].func1"),
+	)
+	for begun := time.Now(); time.Since(begun) < closing; {
+		err = goleak.Find(expected...)
 		if err == nil {
 			return nil
 		}

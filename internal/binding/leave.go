@@ -66,7 +66,7 @@ func (c *Checkout) StandDown(w *Want) {
 // connection. The caller has to call Done afterwards.
 func (c *Checkout) MoveOn(w *Want) {
 	w.Retried = true
-	c.away(w)
+	c.engine.waitFor(&w.away)
 	b, deferred := c.binding, c.tx
 	c.StandDown(w)
 	c.Unlock(w)
@@ -79,19 +79,14 @@ func (c *Checkout) MoveOn(w *Want) {
 	}
 }
 
-// away counts w, until Done, as work that has begun and may have no connection for a while.
-func (c *Checkout) away(w *Want) {
-	if w.away == nil {
-		w.away = c.engine
-		w.away.unattached.Add(1)
-	}
-}
+// Visit counts an operation that goes to another engine of the group, and may come back to home.
+func (c *Checkout) Visit(w *Want, home *Engine) { home.waitFor(&w.home) }
 
-// Visit is away for an operation that goes to another engine of the group, and may come back to home.
-func (c *Checkout) Visit(w *Want, home *Engine) {
-	if w.home == nil {
-		w.home = home
-		w.home.unattached.Add(1)
+// waitFor counts an operation, until Done, as work that has begun and may have no connection for a while. by is who counts it.
+func (e *Engine) waitFor(by **Engine) {
+	if *by == nil {
+		*by = e
+		e.unattached.Add(1)
 	}
 }
 

@@ -349,6 +349,7 @@ func (p *pipeline) answered(i int, a session.Answer) {
 	p.answers.Store(int32(i + 1))
 	p.late.Store(0)
 	p.timer.Reset(rescueAfter)
+	a.Era = p.conn.Era
 	if a.Large {
 		p.followAt(i).pace.WasLarge()
 	}

@@ -27,11 +27,16 @@ type Begun struct {
 	First func() error
 	// Last is called when all other work is over.
 	Last func()
+	// Hasty: nothing was written, so the server is only told to end what is idle. It may be silent.
+	Hasty bool
 }
 
 // Drain refuses new work, waits until all work that has begun is over, and closes the pool.
 func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	p.draining.Store(true)
+	if begun.Hasty {
+		p.closingIdle.Store(true)
+	}
 	p.pool.AdmitAll() // who waits has begun
 	if err := begun.First(); err != nil {
 		return err

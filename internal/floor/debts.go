@@ -22,7 +22,7 @@ func (d *Debts) Owe(f *Floor) {
 	d.owed = append(d.owed, f)
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	f.all.pending++
+	f.pending++
 }
 
 // Any reports whether the session owes anything.
@@ -39,7 +39,7 @@ func (d *Debts) Settle(ask func() (dialects.Log, error)) {
 		marks = append(marks, f.Mark())
 	}
 	var log dialects.Log
-	if !d.failed && slices.ContainsFunc(d.owed, func(f *Floor) bool { return f.of != nil }) {
+	if !d.failed {
 		if answer, err := ask(); err == nil {
 			log = answer
 		}
@@ -51,8 +51,11 @@ func (d *Debts) Settle(ask func() (dialects.Log, error)) {
 	d.owed, d.failed = d.owed[:0], false
 }
 
-// Drop settles with no position: the session is given away, or lost.
+// Drop settles with no position.
 func (d *Debts) Drop() {
+	if !d.Any() {
+		return
+	}
 	d.failed = true
 	d.Settle(nil)
 }
@@ -60,8 +63,8 @@ func (d *Debts) Drop() {
 func (f *Floor) settle(mark uint64, log dialects.Log) {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	f.all.pending--
-	if log.Position == "" || f.of == nil {
+	f.pending--
+	if log.Position == "" {
 		f.lose()
 		return
 	}

@@ -16,20 +16,22 @@ type Floors struct {
 	mu      sync.Mutex // protects following fields, and those of the floors
 	own     []*Floor
 	tokens  []string // positions that came in tokens
-	pending int      // sessions, of any Connector, that owe a position: statements that may write have run there
 	changes uint64   // writes whose position became unknown, and reads on replicas
+	asks    bool     // what is to be seen is known as soon as the primary is asked
 }
 
 // Floor is how new a replica has to be to serve a context: it has everything that the context has written to one
 // database, and has seen there. The methods may be called at the same time.
 type Floor struct {
 	all       *Floors
-	of        any                // the Connector's replicas; nil: a Connector without, whose floor only marks the others
+	of        any                // the Connector
 	positions dialects.Positions // of the database
 
+	pending  int    // sessions that owe a position: statements that may write have run there
 	position string // empty: nothing is written, or unknown
 	lazy     bool   // the primary had not flushed position: no replica has it soon
 	unknown  bool   // only the primary is sure to have everything
+	asks     bool   // and it has not been asked where that is
 	shown    Server // from which the context has read what position may not have; zero: from none
 	reads    int    // that run there
 }
@@ -56,6 +58,23 @@ func With(ctx context.Context) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, key{}, &Floors{})
+}
+
+// WithNow is With for a context that has seen what the primary has now. Nothing is asked before its first read.
+func WithNow(ctx context.Context) context.Context {
+	if !Used() {
+		return ctx
+	}
+	ctx = With(ctx)
+	all := floorsOf(ctx, nil)
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	all.asks = true
+	for _, f := range all.own {
+		f.unknown, f.asks = true, true
+		all.changes++
+	}
+	return ctx
 }
 
 // WithToken is With for a context that has written what a token says.
@@ -97,22 +116,19 @@ func floorsOf(ctx context.Context, t *task.Task) *Floors {
 	return t.Attached(func() any { return &Floors{} }).(*Floors)
 }
 
-// Of returns the floor of ctx for a Connector's replicas; nil: none is kept. t is the task of ctx there; nil: it has none.
-func Of(ctx context.Context, t *task.Task, replicas any, p dialects.Positions) *Floor {
+// Of returns the floor of ctx for a Connector; nil: none is kept. t is the task of ctx there; nil: it has none.
+func Of(ctx context.Context, t *task.Task, connector any, p dialects.Positions) *Floor {
 	all := floorsOf(ctx, t)
 	if all == nil {
 		return nil
 	}
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	i := slices.IndexFunc(all.own, func(f *Floor) bool { return f.of == replicas })
+	i := slices.IndexFunc(all.own, func(f *Floor) bool { return f.of == connector })
 	if i >= 0 {
 		return all.own[i]
 	}
-	f := &Floor{all: all, of: replicas, positions: p}
-	if replicas == nil {
-		return f
-	}
+	f := &Floor{all: all, of: connector, positions: p, unknown: all.asks, asks: all.asks}
 	for _, position := range all.tokens {
 		f.add(position)
 	}
@@ -137,13 +153,19 @@ func (f *Floor) add(position string) {
 
 // learn adds what was written by another Connector, which may lead to the same database.
 func (f *Floor) learn(other *Floor, position string, isUnknown bool) {
-	switch p := f.positions; {
-	case f == other || p != other.positions: // another kind of database
+	switch {
+	case f == other || !f.mayBe(other):
 	case isUnknown:
 		f.unknown = true
-	case position != "" && (f.position == "" || p.SameDatabase(position, f.position)):
+	case position != "":
 		f.add(position)
 	}
+}
+
+// mayBe reports whether f and other may be of one database. Where one has no position yet nobody knows.
+func (f *Floor) mayBe(other *Floor) bool {
+	return f.positions == other.positions &&
+		(f.position == "" || other.position == "" || f.positions.SameDatabase(f.position, other.position))
 }
 
 // Mark is for Raise: it is taken before the primary is asked.
@@ -169,7 +191,7 @@ func (f *Floor) raise(mark uint64, log dialects.Log) {
 	}
 	f.position, f.lazy = to, log.Lazy
 	if f.all.changes == mark {
-		f.unknown = false
+		f.unknown, f.asks = false, false
 		if f.reads == 0 { // else one may show what the primary had after to
 			f.shown = Server{}
 		}
@@ -179,21 +201,12 @@ func (f *Floor) raise(mark uint64, log dialects.Log) {
 	}
 }
 
-// Unknown adds a write whose position is not known. Until the next Raise only the primary has everything.
-func (f *Floor) Unknown() {
-	f.all.mu.Lock()
-	defer f.all.mu.Unlock()
-	f.lose()
-}
-
+// lose adds a write whose position is not known. Until the next Raise only the primary has everything.
 func (f *Floor) lose() {
 	f.all.changes++
 	f.unknown = true
 	for _, other := range f.all.own {
 		other.learn(f, "", true)
-	}
-	if f.of == nil && !slices.Contains(f.all.tokens, unknown) {
-		f.all.tokens = append(f.all.tokens, unknown) // for the floors to come
 	}
 }
 
@@ -202,13 +215,20 @@ type Need struct {
 	Position    string // empty: any will do
 	Lazy        bool   // to wait for Position is in vain
 	PrimaryOnly bool   // no replica will do
+	Pending     bool   // because something that may write is open
+	Asks        bool   // one will do that has what the primary has now
 }
 
 // Now returns what a replica has to have.
 func (f *Floor) Now() Need {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	return Need{f.position, f.lazy, f.unknown || f.all.pending > 0}
+	return f.nowLocked()
+}
+
+func (f *Floor) nowLocked() Need {
+	pending := slices.ContainsFunc(f.all.own, func(other *Floor) bool { return other.pending > 0 && f.mayBe(other) })
+	return Need{f.position, f.lazy, f.unknown || pending, pending, f.asks}
 }
 
 // Shown is the server that has shown the context what Now's position may not have; zero: there is none.
@@ -222,7 +242,7 @@ func (f *Floor) Shown() Server {
 func (f *Floor) Shows(s Server) bool {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
-	if f.unknown || f.all.pending > 0 || f.shown != (Server{}) && f.shown != s {
+	if f.nowLocked().PrimaryOnly || f.shown != (Server{}) && f.shown != s {
 		return false
 	}
 	f.shown = s

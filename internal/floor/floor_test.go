@@ -36,6 +36,13 @@ func of(ctx context.Context) *floor.Floor { return floor.Of(ctx, nil, "db", numb
 // raise has nothing lost while the primary is asked.
 func raise(f *floor.Floor, to string) { f.Raise(f.Mark(), dialects.Log{Position: to}) }
 
+// lose has a session lost that owes f a position.
+func lose(f *floor.Floor) {
+	var d floor.Debts
+	d.Owe(f)
+	d.Drop()
+}
+
 func now(f *floor.Floor) (position string, primaryOnly bool) {
 	n := f.Now()
 	return n.Position, n.PrimaryOnly
@@ -52,7 +59,7 @@ func TestAFloorRises(t *testing.T) {
 	raise(f, "3")
 	position, _ = now(f)
 	require.Equal(t, "5", position)
-	f.Unknown()
+	lose(f)
 	_, primaryOnly = now(f)
 	require.True(t, primaryOnly)
 	raise(f, "6")
@@ -90,7 +97,7 @@ func TestATokenCarriesAFloor(t *testing.T) {
 	require.NotEqual(t, floor.Token(ctx), floor.Token(next))
 	position, _ = now(of(floor.WithToken(t.Context(), floor.Token(next))))
 	require.Equal(t, "9", position, "the old position is overtaken")
-	of(next).Unknown()
+	lose(of(next))
 	_, primaryOnly = now(of(floor.WithToken(t.Context(), floor.Token(next))))
 	require.True(t, primaryOnly)
 	require.Empty(t, floor.Token(floor.WithToken(t.Context(), "")))
@@ -145,7 +152,7 @@ func TestAPositionDoesNotHaveAWriteThatWasLostWhileItWasAskedFor(t *testing.T) {
 	t.Parallel()
 	f := of(floor.With(t.Context()))
 	mark := f.Mark()
-	f.Unknown()
+	lose(f)
 	f.Raise(mark, dialects.Log{Position: "5"})
 	_, primaryOnly := now(f)
 	require.True(t, primaryOnly)
@@ -209,7 +216,7 @@ func TestAFloorNeverFalls(t *testing.T) {
 			case 2:
 				ctx = floor.WithToken(t.Context(), floor.Token(ctx))
 			case 3:
-				of(ctx).Unknown()
+				lose(of(ctx))
 				lost = true
 			}
 			position, primaryOnly := now(of(ctx))
@@ -256,7 +263,7 @@ func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
 	t.Parallel()
 	ctx := floor.With(t.Context())
 	f, second, foreign := of(ctx), floor.Of(ctx, nil, "another Connector", numbers{}), floor.Of(ctx, nil, "another kind", histories{})
-	bare := floor.Of(ctx, nil, nil, numbers{}) // of a Connector without replicas
+	bare := floor.Of(ctx, nil, "without replicas", numbers{}) // of a Connector without replicas
 	var a, b floor.Debts
 	a.Owe(nil)
 	require.False(t, a.Any())
@@ -291,6 +298,7 @@ func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
 	requirePrimaryOnly(true, second)
 	raise(second, "7")
 
+	raise(bare, "7")
 	a.Owe(bare)
 	requirePrimaryOnly(true, f, second)
 	a.Drop()
@@ -298,4 +306,36 @@ func TestAFloorIsUnknownWhileASessionOwesItsPosition(t *testing.T) {
 	requirePrimaryOnly(false, foreign)
 	raise(f, "8")
 	requirePrimaryOnly(false, f)
+}
+
+// clusters are positions of several databases: cluster/number.
+type clusters struct{ histories }
+
+func (clusters) SameDatabase(a, b string) bool {
+	one, _, _ := strings.Cut(a, "/")
+	other, _, _ := strings.Cut(b, "/")
+	return one == other
+}
+
+func TestAWriteToAnotherClusterMarksNothing(t *testing.T) {
+	t.Parallel()
+	ctx := floor.With(t.Context())
+	ours, others, unknown := floor.Of(ctx, nil, "ours", clusters{}), floor.Of(ctx, nil, "others", clusters{}), floor.Of(ctx, nil, "unknown", clusters{})
+	raise(ours, "a/1")
+	lose(others)
+	_, primaryOnly := now(ours)
+	require.True(t, primaryOnly, "it may be the same")
+	raise(others, "b/1")
+	raise(ours, "a/2")
+	raise(unknown, "a/1")
+	lose(others)
+	var debts floor.Debts
+	debts.Owe(others)
+	position, primaryOnly := now(ours)
+	require.Equal(t, "a/2", position)
+	require.False(t, primaryOnly)
+	debts.Settle(func() (dialects.Log, error) { return dialects.Log{Position: "b/9"}, nil })
+	position, primaryOnly = now(ours)
+	require.Equal(t, "a/2", position)
+	require.False(t, primaryOnly)
 }

@@ -23,8 +23,11 @@ func (all *Floors) token() string {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	positions := slices.Clone(all.tokens)
+	if all.asks && len(all.own) == 0 {
+		positions = append(positions, unknown)
+	}
 	for _, f := range all.own {
-		position, primaryOnly := f.position, f.unknown || all.pending > 0
+		position, primaryOnly := f.position, f.nowLocked().PrimaryOnly
 		if position == "" && !primaryOnly {
 			continue
 		}

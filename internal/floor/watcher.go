@@ -14,10 +14,12 @@ const (
 	pollEvery = 5 * time.Millisecond  // while a read waits
 	seekEvery = 50 * time.Millisecond // while reads would like to use the replica, and do not wait for it
 	seekFor   = time.Second
-	failedFor = time.Second      // after no answer the server is left alone
-	idleAfter = 10 * time.Second // without use the replica is left alone
-	askWithin = 5 * time.Second
+	failedFor = time.Second            // after no answer the server is left alone
+	idleAfter = 10 * time.Second       // without use the replica is left alone
+	askWithin = 900 * time.Millisecond // else it is silent
 	hangUpIn  = time.Second
+
+	dialWithin = 5 * time.Second
 )
 
 // State is what a Watcher knows of its replica.
@@ -242,15 +244,12 @@ func (w *Watcher) hangUp() {
 func (w *Watcher) run() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	unanswered := false // the last question or dial
+	suspect := false // the last question or dial got no answer in time
 	for {
-		seen, open, err := w.ask()
-		pause, goOn := w.tell(seen, err)
+		seen, open, err := w.ask(suspect)
 		failed, ofNetwork := errors.AsType[net.Error](err)
-		if unanswered && ofNetwork && !open && w.ctx.Err() == nil { // else the dial was given up
-			w.Silent()
-		}
-		unanswered = ofNetwork && failed.Timeout()
+		suspect = ofNetwork && failed.Timeout()
+		pause, goOn := w.tell(seen, err, suspect && open)
 		if !goOn {
 			return
 		}
@@ -267,8 +266,8 @@ func (w *Watcher) run() {
 	}
 }
 
-// tell publishes an answer, and returns when to ask next.
-func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Duration, goOn bool) {
+// tell publishes an answer, and returns when to ask next. unanswered: at once, because calls may wait for a server that is gone.
+func (w *Watcher) tell(seen dialects.ReplicaState, err error, unanswered bool) (pause time.Duration, goOn bool) {
 	defer w.News.tell()
 	fresh := w.Ages.of(w.Positions, seen.Position)
 	w.mu.Lock()
@@ -289,7 +288,7 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	if err == nil {
 		w.known, w.knownIn = w.asked, w.era
 	}
-	if w.ctx.Err() != nil || w.waiting == 0 && time.Since(w.used) > idleAfter {
+	if w.ctx.Err() != nil || w.waiting == 0 && !unanswered && time.Since(w.used) > idleAfter {
 		// Under the lock: the next Use begins another goroutine.
 		w.running = false
 		if w.Rest > 0 {
@@ -301,6 +300,8 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 		return 0, false
 	}
 	switch {
+	case unanswered:
+		return 0, true
 	case err != nil:
 		return max(w.Every, failedFor), true
 	case w.waiting > 0:
@@ -311,16 +312,16 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error) (pause time.Durati
 	return w.Every, true
 }
 
-// ask asks the replica once. open: there was a connection to ask on.
-func (w *Watcher) ask() (seen dialects.ReplicaState, open bool, err error) {
-	ctx, cancel := context.WithTimeout(w.ctx, askWithin)
-	defer cancel()
+// ask asks the replica once. open: there was a connection to ask on. suspect: it is silent if it takes long to connect.
+func (w *Watcher) ask(suspect bool) (seen dialects.ReplicaState, open bool, err error) {
 	if w.conn == nil { // only this goroutine uses it
-		if w.conn, err = w.Dial(ctx); err != nil {
+		if w.conn, err = w.dial(suspect); err != nil {
 			return seen, false, err
 		}
 		w.begin()
 	}
+	ctx, cancel := context.WithTimeout(w.ctx, askWithin)
+	defer cancel()
 	w.mu.Lock()
 	w.asked++
 	w.mu.Unlock()
@@ -334,6 +335,22 @@ func (w *Watcher) ask() (seen dialects.ReplicaState, open bool, err error) {
 	w.conn = nil
 	w.ended.Go(func() { closeSession(lost) }) // a server that does not answer takes its time
 	return seen, true, err
+}
+
+func (w *Watcher) dial(suspect bool) (dialects.Session, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, dialWithin)
+	defer cancel()
+	if !suspect {
+		return w.Dial(ctx)
+	}
+	silent := sync.OnceFunc(w.Silent)
+	// Calls do not wait for as long as a server far away may need.
+	defer time.AfterFunc(askWithin, silent).Stop()
+	conn, err := w.Dial(ctx)
+	if _, ofNetwork := errors.AsType[net.Error](err); ofNetwork && w.ctx.Err() == nil { // else the dial was given up
+		silent()
+	}
+	return conn, err
 }
 
 // begin begins an era.

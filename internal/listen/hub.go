@@ -15,6 +15,7 @@ const (
 	Unused     State = iota // nobody listens, and there is no connection
 	Connecting              // it dials, or waits before the next dial
 	Listening
+	Unproven // Listening, and nobody knows whether notifications arrive
 )
 
 // Hub has the listeners, and the connection that serves them all. It is safe for concurrent use.
@@ -32,6 +33,7 @@ type Hub struct {
 	state    State
 	since    time.Time // of state
 	conn     Conn      // of Listening
+	unproven bool      // the probe of the last connection has shown nothing
 }
 
 // channel is one channel of the server.
@@ -206,6 +208,9 @@ func (h *Hub) Look() Look {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l := Look{State: h.state, Since: h.since, Conn: h.conn}
+	if h.state == Listening && h.unproven {
+		l.State = Unproven
+	}
 	for name, c := range h.channels {
 		if n := len(c.queues); n > 0 {
 			l.Listeners += n

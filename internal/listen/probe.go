@@ -17,31 +17,36 @@ var errNotRelayed = fmt.Errorf("a notification that was sent as a test has not a
 // probe shows that notifications arrive on conn. A pooler in transaction mode executes LISTEN, and
 // gives the session to somebody else. If it happens to execute the test's notification in the same
 // session, the notification comes back with the answer. So behind a pooler another connection sends it.
-func (h *Hub) probe(ctx context.Context, conn Conn) error {
+//
+// proven is false if the server refuses to send one: its queue may be full, or pg_notify not ours to call.
+func (h *Hub) probe(ctx context.Context, conn Conn) (proven bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, h.config.Timeout+probeTime)
 	defer cancel()
 	relayed, err := conn.Relayed(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	sender := conn
 	if relayed {
 		if sender, err = h.config.Dial(ctx); err != nil {
-			return fmt.Errorf("a second connection, to see whether a pooler in between passes notifications on: %w", err)
+			return false, fmt.Errorf("a second connection, to see whether a pooler in between passes notifications on: %w", err)
 		}
 		defer sender.Close()
 	}
 	channel := []string{"pooldriver_probe_" + rand.Text()}
 	if err := conn.Listen(ctx, channel); err != nil {
-		return err
+		return false, err
 	}
 	if err := sender.Notify(ctx, channel[0], ""); err != nil {
-		return err
+		if h.config.Outage(err) || sender.Ping(ctx) != nil {
+			return false, err
+		}
+		return false, conn.Unlisten(ctx, channel)
 	}
 	if err := arrives(ctx, conn, channel[0]); err != nil {
-		return err
+		return false, err
 	}
-	return conn.Unlisten(ctx, channel)
+	return true, conn.Unlisten(ctx, channel)
 }
 
 // arrives waits for the notification of the probe.

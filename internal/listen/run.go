@@ -91,12 +91,18 @@ func longer(pause, shortest, longest time.Duration) time.Duration {
 // connect dials, and shows that notifications arrive.
 func (h *Hub) connect(ctx context.Context) (Conn, error) {
 	conn, err := h.config.Dial(ctx)
-	if err == nil {
-		if err = h.probe(ctx, conn); err != nil {
-			conn.Close()
-		}
+	if err != nil {
+		return nil, err
 	}
-	return conn, err
+	proven, err := h.probe(ctx, conn)
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unproven = !proven
+	return conn, nil
 }
 
 // serve listens on conn until it is lost, or ctx ends.

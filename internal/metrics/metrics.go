@@ -51,7 +51,9 @@ var States = []Metric{
 	{"overloaded", "overloaded", "1", "1 while statements have waited for longer than pool_queue_target for pool_queue_interval, 0 otherwise.", func(s *pooldriver.Stats) int64 { return one(s.Pool.Overloaded) }},
 	{"listeners", "listen.listeners", "{listener}", "Calls of Connector.Listen.", func(s *pooldriver.Stats) int64 { return int64(s.Listen.Listeners) }},
 	{"listen_channels", "listen.channels", "{channel}", "Channels that have listeners.", func(s *pooldriver.Stats) int64 { return int64(s.Listen.Channels) }},
-	{"listening", "listen.listening", "1", "1 while the server sends notifications, 0 otherwise.", func(s *pooldriver.Stats) int64 { return one(s.Listen.State == pooldriver.ListenListening) }},
+	{"listening", "listen.listening", "1", "1 while the server sends notifications, 0 otherwise.", func(s *pooldriver.Stats) int64 {
+		return one(s.Listen.State == pooldriver.ListenListening || s.Listen.State == pooldriver.ListenUnproven)
+	}},
 }
 
 // Serving is 1 if a replica serves.

@@ -14,6 +14,7 @@ const (
 	Served     Reason = iota // by a replica
 	Waited                   // by a replica that had to catch up with the context first
 	Behind                   // the replica did not catch up in time
+	Writing                  // a transaction or rows of the context, which may write, are open
 	Unknown                  // where the context's last write is in the log is not known
 	Late                     // too late for pool_replica_max_lag
 	Dead                     // no connection to a replica could be had
@@ -29,7 +30,7 @@ const (
 	stuck  = None + 2    // Behind, and a read has waited for it in vain
 )
 
-var reasons = [Reasons]string{"served", "waited", "behind", "unknown", "late", "dead", "not a standby", "joined", "writes", "refused"}
+var reasons = [Reasons]string{"served", "waited", "behind", "writing", "unknown", "late", "dead", "no_standby", "joined", "not_read", "refused"}
 
 func (r Reason) String() string { return reasons[r] }
 

@@ -14,22 +14,30 @@ import (
 // wanted is the key of a context of With.
 type wanted struct{}
 
-// With returns a context whose reads may go to a replica.
-func With(ctx context.Context) context.Context { return context.WithValue(ctx, wanted{}, true) }
+// With returns a context whose reads may go to a replica, or none of whose reads may.
+func With(ctx context.Context, may bool) context.Context {
+	return context.WithValue(ctx, wanted{}, may)
+}
 
 // Asks reports whether the reads of ctx may go to a replica. mode: also without With, from that mode on.
 func (s *Set) Asks(ctx context.Context, mode config.Reads) (asks, wants bool) {
-	wants = ctx.Value(wanted{}) != nil
-	return wants || s.config.ReplicaReads >= mode, wants
+	switch ctx.Value(wanted{}) {
+	case true:
+		return true, true
+	case false:
+		return false, false
+	}
+	return s.config.ReplicaReads >= mode, false
 }
 
 // Op is what the choice of a server depends on, beside the context.
 type Op struct {
-	Place   *task.Place // of the context
-	Reads   bool        // a replica may serve it
-	Returns bool        // it asks for what the statement before it has left in its session
-	Bound   bool        // its checkout has a connection, or has read from one
-	On      *Replica    // of that connection; nil: of the primary
+	Place   *task.Place  // of the context
+	Floor   *floor.Floor // of the context, if Reads; nil: it keeps none
+	Reads   bool         // a replica may serve it
+	Returns bool         // it asks for what the statement before it has left in its session
+	Bound   bool         // its checkout has a connection, or has read from one
+	On      *Replica     // of that connection; nil: of the primary
 }
 
 // Pick returns the server for an operation that is in no transaction of its checkout. to is nil for the primary; then why
@@ -84,17 +92,9 @@ func (s *Set) FallBack(ctx context.Context, why Reason) error {
 	return s.none(why)
 }
 
-// Floor returns the floor of a context; nil: none is kept.
-func (s *Set) Floor(ctx context.Context, t *task.Task) *floor.Floor {
-	if s.positions == nil {
-		return nil
-	}
-	return floor.Of(ctx, t, s, s.positions)
-}
-
 // pick chooses a replica for a read; nil: none can serve it.
 func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
-	f := s.Floor(ctx, op.Place.Task)
+	f := op.Floor
 	if f == nil {
 		if op.On != nil && op.On.state() == Served {
 			return op.On, Served // its *sql.Conn stays with it
@@ -102,26 +102,40 @@ func (s *Set) pick(ctx context.Context, op Op) (*Replica, Reason) {
 		return s.choose(ctx, floor.Need{}, s.All)
 	}
 	need := f.Now()
-	if need.PrimaryOnly && !s.config.ReplicaFallback { // no read on the primary will raise f
+	if need.PrimaryOnly && !need.Pending && (need.Asks || !s.config.ReplicaFallback) { // else a read on the primary raises f
 		need = s.anew(ctx, f)
 	}
-	if need.PrimaryOnly {
+	switch {
+	case need.Pending:
+		return nil, Writing
+	case need.PrimaryOnly:
 		return nil, Unknown
 	}
-	among := s.All
-	if shown := f.Shown(); shown != (floor.Server{}) {
-		r := shown.Replica.(*Replica)
-		why := r.state()
-		if why == Served && r.watcher.Era() != shown.Era {
-			why = Dead // what has answered then
-		}
-		if why != Served && why != unseen {
-			f.Leave()
-			return nil, why
-		}
-		among = []*Replica{r}
+	if home := s.home.Load(); home != nil && need.Position != "" && !s.positions.SameDatabase(*home, need.Position) {
+		need.Position = "" // of another database, where another Connector has written
+	}
+	among, why := s.asNewAs(f)
+	if among == nil {
+		return nil, why
 	}
 	return s.choose(ctx, need, among)
+}
+
+// asNewAs returns the replicas that show nothing older than what one of them has shown to the context of f; nil: there is none.
+func (s *Set) asNewAs(f *floor.Floor) (among []*Replica, why Reason) {
+	shown := f.Shown()
+	if shown == (floor.Server{}) {
+		return s.All, Served
+	}
+	r := shown.Replica.(*Replica)
+	if why = r.state(); why == Served && r.watcher.Era() != shown.Era {
+		why = Dead // what has answered then
+	}
+	if why != Served && why != unseen {
+		f.Leave()
+		return nil, why
+	}
+	return []*Replica{r}, why
 }
 
 // anew is Now of f after the primary was asked for its position.
@@ -140,6 +154,9 @@ func (s *Set) choose(ctx context.Context, need floor.Need, among []*Replica) (*R
 	case r == nil && need.Lazy:
 		for _, r := range among {
 			r.watcher.Seek()
+		}
+		if why == unseen {
+			why = Behind
 		}
 	case why == Behind || why == unseen:
 		r, why = s.await(ctx, need.Position, among, why)

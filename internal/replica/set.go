@@ -105,7 +105,7 @@ func (s *Set) Drain(ctx context.Context, holders func(*binding.Engine) []string)
 	errs := make([]error, len(s.All))
 	s.each(func(i int, r *Replica) {
 		errs[i] = r.Engine.Pool().Drain(ctx, connpool.Begun{
-			Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close,
+			Unattached: r.Engine.Unattached, Holders: func() []string { return holders(r.Engine) }, First: func() error { return nil }, Last: r.watcher.Close, Hasty: true,
 		})
 	})
 	err := errors.Join(errs...)

@@ -27,9 +27,16 @@ func (s *Session) failed() {
 	}
 }
 
-// settle is called at the end of a statement, of rows, of a transaction and of a loan. It tells the floors of Owe how far the log
-// is, if no transaction and no rows are open. It asks the server.
+// settle is called at the end of a statement, of rows and of a loan. It is settleNow, unless the borrower may still ask for what the
+// statement has left: then it is left to GiveBack.
 func (s *Session) settle() {
+	if !s.traits.AnswersOverwrite {
+		s.settleNow()
+	}
+}
+
+// settleNow tells the floors of Owe how far the log is, if no transaction and no rows are open. It asks the server.
+func (s *Session) settleNow() {
 	if s.debts.Any() && s.reading == 0 && (s.Unusable() || !s.InTx()) {
 		s.debts.Settle(s.written)
 	}

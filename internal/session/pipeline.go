@@ -19,8 +19,9 @@ const largeAnswer = 64 << 10
 // Answer is what a query of a pipeline has given.
 type Answer struct {
 	Err     error
-	Alone   bool // it has to be executed alone: the pipeline cannot know its result
-	Large   bool // the result is too large for a pipeline, perhaps so large that it is not here, or this text cannot be pipelined
+	Alone   bool   // it has to be executed alone: the pipeline cannot know its result
+	Era     uint64 // of the connection, see connpool.Conn
+	Large   bool   // the result is too large for a pipeline, perhaps so large that it is not here, or this text cannot be pipelined
 	buffer  *rowbuffer.Buffer
 	scanner driverconn.ColumnScanner
 }

@@ -207,7 +207,8 @@ func (s *Session) Lend(inTask bool) {
 // the server until the session is reset.
 func (s *Session) GiveBack() {
 	if s.debts.Any() {
-		s.debts.Drop()
+		s.settleNow()
+		s.debts.Drop() // what is still open
 	}
 	if s.tx != nil || s.inner != nil || s.deferred != nil {
 		s.tx, s.inner, s.deferred = nil, nil, nil

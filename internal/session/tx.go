@@ -219,7 +219,7 @@ func (s *Session) TxOptions() driver.TxOptions {
 // may be committed or not. After an error of this package it is rolled back.
 func (t *Tx) Commit() error {
 	s := t.session
-	defer s.settle()
+	defer s.settleNow()
 	if !s.inTask && t.savepoint == "" {
 		if !t.hasBegun() {
 			s.forget(t)
@@ -287,7 +287,7 @@ func (t *Tx) commitSavepoint() error {
 // End rolls t back. If the end of a context is the reason, the other users of the
 // transaction are told.
 func (t *Tx) End() error {
-	defer t.session.settle()
+	defer t.session.settleNow()
 	if !t.session.inTask && t.savepoint == "" {
 		err := t.rollbackReal()
 		t.session.forget(t)

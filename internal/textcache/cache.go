@@ -31,10 +31,9 @@ type Text struct {
 // Pace is how the last executions of a text went, for those that decide whether it shares a pipeline.
 // Concurrent use loses a figure now and then.
 type Pace struct {
-	asks  atomic.Uint32 // the same of asking back
-	reads atomic.Uint32 // 1: it only reads; 2: it may not; 0: nobody has asked
-	runs  atomic.Uint32 // alone
-	slow  atomic.Int64  // the slowest, fading, in ns
+	known [questions]atomic.Uint32 // 1: yes; 2: no; 0: nobody has asked
+	runs  atomic.Uint32            // alone
+	slow  atomic.Int64             // the slowest, fading, in ns
 }
 
 const (
@@ -58,29 +57,45 @@ func (p *Pace) Ran(d time.Duration) {
 // WasLarge records that the result was too large to be kept in memory for long.
 func (p *Pace) WasLarge() { p.Ran(large) }
 
-// OnlyReads reports whether the text of t only reads; judge is asked once.
-func (t *Text) OnlyReads(judge func(string) bool) bool {
-	return isKnown(&t.Pace.reads, judge, t.Query)
+// Question is one that a dialect answers for a text.
+type Question uint8
+
+// The questions: see dialects.ReadJudge and LockJudge.
+const (
+	OnlyReads Question = iota
+	AsksBack
+	TakesLocks
+	questions = int(TakesLocks) + 1
+)
+
+// Judges answer the questions; nil: the answer is no.
+type Judges [questions]func(query string) bool
+
+// JudgesOf are those of a dialect.
+func JudgesOf(d dialects.Dialect) (j Judges) {
+	if reads, ok := d.(dialects.ReadJudge); ok {
+		j[OnlyReads], j[AsksBack] = reads.OnlyReads, reads.AsksBack
+	}
+	if locks, ok := d.(dialects.LockJudge); ok {
+		j[TakesLocks] = locks.TakesLocks
+	}
+	return j
 }
 
-// AsksBack reports whether the text of t asks for what the statement before it has left; judge is asked once.
-func (t *Text) AsksBack(judge func(string) bool) bool {
-	return isKnown(&t.Pace.asks, judge, t.Query)
-}
-
-func isKnown(answer *atomic.Uint32, judge func(string) bool, query string) bool {
-	known := answer.Load()
+// Is returns the answer for the text of t, which is asked for once.
+func (t *Text) Is(q Question, judges *Judges) bool {
+	known := t.Pace.known[q].Load()
 	if known == 0 {
-		if known = 2; judge(query) {
+		if known = 2; judges[q] != nil && judges[q](t.Query) {
 			known = 1
 		}
-		answer.Store(known)
+		t.Pace.known[q].Store(known)
 	}
 	return known == 1
 }
 
 // DoesMore records that the text does more than read, whatever it looks like.
-func (t *Text) DoesMore() { t.Pace.reads.Store(2) }
+func (t *Text) DoesMore() { t.Pace.known[OnlyReads].Store(2) }
 
 // longest is the longest text that is kept, in bytes. A longer one is classified each
 // time instead of kept alive.

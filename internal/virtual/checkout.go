@@ -10,7 +10,6 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -150,9 +149,6 @@ func (l *Loan) End(err error) {
 		}
 	}
 }
-
-// Task is the task of the checkout; nil: it has none.
-func (l *Loan) Task() *task.Task { return l.checkout.held.Task() }
 
 // EndUnheld is End if the *sql.Conn was closed meanwhile, so that its lock cannot be taken.
 func (l *Loan) EndUnheld(err error) { l.held.EndUnheld(err) }

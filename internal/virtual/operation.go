@@ -110,11 +110,16 @@ func (op *operation) do(ctx context.Context) error {
 			return err
 		}
 		if op.Answer != nil {
-			return takeAnswer(ctx, op)
+			if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
+				op.Answer.Drop()
+				op.Answer = nil
+				continue
+			}
+			return routeEnded(op, takeAnswer(ctx, op))
 		}
 		again, err := op.attempt(ctx)
 		if !again && !elsewhere(ctx, op, err) {
-			return err
+			return routeEnded(op, err)
 		}
 		c.held.Unlock(&op.Want)
 	}
@@ -197,11 +202,13 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	op.started, op.calls = true, r.Session.Calls()
-	if c.held.WasTakenBack() && op.kind != preparing && asksBack(op) {
+	if c.held.WasTakenBack() && op.kind != preparing && c.watcher == nil && op.is(textcache.AsksBack) { // a sandbox has one session
 		return false, errTakenBack
 	}
-	if c.on != nil && !c.held.HasTx() && !shows(ctx, op) {
-		return true, nil
+	if c.on != nil {
+		if again, err = admit(op); again || err != nil {
+			return again, err
+		}
 	}
 	op.Measure()
 	if floor.Used() {
@@ -217,6 +224,11 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 			return again, err
 		}
 	}
+	return op.execute(ctx)
+}
+
+// execute is the part of attempt that has the session do what op is.
+func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	switch op.kind {
 	case executing, querying:
 		return op.run(ctx)
@@ -226,20 +238,10 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		return op.begin(ctx)
 	case lending:
 		return false, op.lend()
-	}
-	return askServer(ctx, op)
-}
-
-// askServer is attempt for what is no statement of the program.
-func askServer(ctx context.Context, op *operation) (again bool, err error) {
-	r := op.Conn
-	switch op.kind {
 	case attaching:
 		return false, nil
-	default:
-		err = r.Session.Ping(ctx)
 	}
-	return op.finishUnexecuted(ctx, err)
+	return op.finishUnexecuted(ctx, op.Conn.Session.Ping(ctx))
 }
 
 // run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are

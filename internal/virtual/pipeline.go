@@ -11,8 +11,7 @@ import (
 // is sent as it is. follows is the same if the text is known to be short, else nil. A query that has a task, a
 // transaction or settings of its context is in no pipeline: see Checkout.borrow.
 func paceOf(op *operation, t *textcache.Text) (measured, follows *textcache.Pace) {
-	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
-	if !ok || t.Effect != dialects.Clean || op.virtual != nil || !t.OnlyReads(judge.OnlyReads) {
+	if t.Effect != dialects.Clean || op.virtual != nil || !t.Is(textcache.OnlyReads, &op.c.source.judges) {
 		return nil, nil
 	}
 	if t.Pace.IsShort() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -12,19 +13,22 @@ import (
 	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
 // This file sends an operation to the primary or to a replica, and records what the contexts of its writes must see.
 
 // route is where an operation goes. At its end it is empty.
 type route struct {
-	at     task.Place     // of its context
-	placed bool           // at is known
-	why    replica.Reason // why the primary serves what a replica may serve
-	fixed  replica.Reason // why it goes to the primary, whatever Pick says; Served: it need not
-	failed error          // of a replica
-	shows  *floor.Floor   // of a read that a replica serves; nil: it keeps none
-	tries  int            // of replicas
+	at     task.Place      // of its context
+	placed bool            // at is known
+	why    replica.Reason  // why the primary serves what a replica may serve
+	fixed  replica.Reason  // why it goes to the primary, whatever Pick says; Served: it need not
+	failed error           // of a replica
+	more   *textcache.Text // that a replica has refused, because it writes or needs a primary
+	floor  *floor.Floor    // of the context of a read; nil: it keeps none
+	shows  bool            // a replica serves a read with floor
+	tries  int             // of replicas
 }
 
 // routeOp chooses the server of op. In a transaction of its checkout that is the transaction's.
@@ -37,14 +41,14 @@ func routeOp(ctx context.Context, op *operation) error {
 	if to.fixed != replica.Served {
 		return fallBack(ctx, op)
 	}
-	if !to.placed {
-		if err := c.source.engine.FindPlace(ctx, &to.at); err != nil {
-			return err
-		}
-		to.placed, op.Place = true, &to.at
+	if err := findPlace(ctx, op); err != nil {
+		return err
 	}
 	reads, returns, writes := readsOf(ctx, op)
-	server, why, err := set.Pick(ctx, replica.Op{Place: &to.at, Reads: reads, Returns: returns, Bound: c.held.Bound(), On: c.on})
+	if reads {
+		to.floor = floorOf(ctx, c, to.at.Task)
+	}
+	server, why, err := set.Pick(ctx, replica.Op{Place: &to.at, Floor: to.floor, Reads: reads, Returns: returns, Bound: c.held.Bound(), On: c.on})
 	if err != nil {
 		return unserved(op, why, err)
 	}
@@ -53,10 +57,22 @@ func routeOp(ctx context.Context, op *operation) error {
 	}
 	to.why = why
 	goTo(c, server)
-	if why < replica.Writes && set.Floor(ctx, to.at.Task) != nil || server != nil && c.source.config.ReplicaMaxLag > 0 {
-		op.Pace = nil // who follows in a pipeline learns no position, and may get an answer that is too late
+	// Who follows in a pipeline on the primary learns no position, and on a replica the answer may come too late.
+	if server == nil && to.floor != nil || server != nil && c.source.config.ReplicaMaxLag > 0 {
+		op.Pace = nil
 	}
 	return nil
+}
+
+// findPlace asks for the task of op, which may be a function of the program, once for all tries.
+func findPlace(ctx context.Context, op *operation) error {
+	to := op.c.to
+	if to.placed {
+		return nil
+	}
+	err := op.c.source.engine.FindPlace(ctx, &to.at)
+	to.placed, op.Place = err == nil, &to.at
+	return err
 }
 
 // fallBack sends op to the primary, because of what has happened on a replica.
@@ -87,8 +103,8 @@ func readsOf(ctx context.Context, op *operation) (reads, returns, writes bool) {
 	switch op.kind {
 	case executing, querying, preparing:
 		asks, wants := set.Asks(ctx, config.ReadsAuto)
-		returns = op.kind != preparing && asksBack(op)
-		only := asks && onlyReads(op)
+		returns = op.kind != preparing && op.is(textcache.AsksBack)
+		only := asks && op.is(textcache.OnlyReads)
 		return only && !returns, returns, wants && !only
 	case beginning:
 		return mayReadTx(ctx, op.c, op.opts), false, false
@@ -105,24 +121,10 @@ func mayReadTx(ctx context.Context, c *checkout, opts driver.TxOptions) bool {
 	return asks
 }
 
-// onlyReads reports whether the text of op is known to read and do nothing else.
-func onlyReads(op *operation) bool {
-	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
-	if !ok {
-		return false
-	}
+// is answers a question about the text of op.
+func (op *operation) is(q textcache.Question) bool {
 	t, _ := op.c.look(op.Text)
-	return t.OnlyReads(judge.OnlyReads)
-}
-
-// asksBack reports whether the text of op asks for what the statement before it has left in its session.
-func asksBack(op *operation) bool {
-	judge, ok := op.c.source.config.Dialect.(dialects.ReadJudge)
-	if !ok || op.c.watcher != nil { // a sandbox has one session
-		return false
-	}
-	t, _ := op.c.look(op.Text)
-	return t.AsksBack(judge.AsksBack)
+	return t.Is(q, &op.c.source.judges)
 }
 
 // elsewhere reports whether op, which has failed on a replica with err, runs once more, on another server: nothing has come of it.
@@ -156,8 +158,7 @@ func refused(ctx context.Context, op *operation, err error) bool {
 	}
 	switch said := op.c.source.config.Dialect.Diagnose(err); {
 	case said&(dialects.RoleDoubt|dialects.PrimaryOnly) != 0:
-		t, _ := op.c.look(op.Text)
-		t.DoesMore()
+		op.c.to.more, _ = op.c.look(op.Text)
 	case said&dialects.Conflict == 0: // with the replication, which the primary does not have
 		return false
 	}
@@ -165,35 +166,54 @@ func refused(ctx context.Context, op *operation, err error) bool {
 	return true
 }
 
-// shows reports whether the replica's connection that op has got is as new as what op's context has seen, and not too late. If
-// not, op goes to another server.
-func shows(ctx context.Context, op *operation) bool {
-	showed(op)
-	if op.c.to.why > replica.Waited || op.kind == preparing {
+// admit is called before op is sent to a replica. again: it is to go elsewhere.
+func admit(op *operation) (again bool, _ error) {
+	if !op.c.held.HasTx() {
+		return !shows(op, op.Conn.Era), nil
+	}
+	if op.is(textcache.TakesLocks) {
+		return false, errLockOnReplica
+	}
+	return false, nil
+}
+
+var errLockOnReplica = errors.New("pooldriver: this transaction has begun on a replica, where an advisory lock keeps nobody else from anything: begin it with pooldriver.Primary(ctx)")
+
+// shows reports whether the replica's connection that op has got, or that has given its answer, is as new as what op's context has
+// seen, and not too late. If not, op goes to another server.
+func shows(op *operation, era uint64) bool {
+	to := op.c.to
+	showed(to)
+	if to.why > replica.Waited || op.kind == preparing {
 		return true
 	}
 	if op.c.on.TooLate() {
 		tryNext(op, replica.Late)
 		return false
 	}
-	f := op.c.source.Replicas.Floor(ctx, op.c.held.Task())
-	if f == nil {
+	if to.floor == nil {
 		return true
 	}
-	if f.Shows(op.c.on.Server(op.Conn.Era)) {
-		op.c.to.shows = f
-		return true
+	if to.shows = to.floor.Shows(op.c.on.Server(era)); !to.shows {
+		to.floor.Leave()
+		to.fixed, op.CameBack = replica.Unknown, true
 	}
-	f.Leave()
-	op.c.to.fixed, op.CameBack = replica.Unknown, true
-	return false
+	return to.shows
 }
 
-func showed(op *operation) {
-	if op.c.to.shows != nil {
-		op.c.to.shows.Showed()
-		op.c.to.shows = nil
+func showed(to *route) {
+	if to.shows {
+		to.floor.Showed()
+		to.shows = false
 	}
+}
+
+// floorOf returns the floor of a context for the database of c; nil: it keeps none. t is the task of ctx there; nil: it has none.
+func floorOf(ctx context.Context, c *checkout, t *task.Task) *floor.Floor {
+	if p, ok := c.source.config.Dialect.(dialects.Positions); ok {
+		return floor.Of(ctx, t, c.source, p)
+	}
+	return nil
 }
 
 // owe makes op's contexts wait for the position of the primary, before op is sent: it may write, or shows what a replica may not
@@ -203,16 +223,7 @@ func owe(ctx context.Context, op *operation) {
 	if op.kind == preparing || !mayWrite(op) {
 		return
 	}
-	of := func(ctx context.Context) *floor.Floor {
-		if set := c.source.Replicas; set != nil {
-			return set.Floor(ctx, c.held.Task())
-		}
-		if p, ok := c.source.config.Dialect.(dialects.Positions); ok {
-			return floor.Of(ctx, c.held.Task(), nil, p)
-		}
-		return nil
-	}
-	op.Conn.Session.Owe(ctx, of)
+	op.Conn.Session.Owe(ctx, func(ctx context.Context) *floor.Floor { return floorOf(ctx, c, c.held.Task()) })
 }
 
 // mayWrite reports whether op may write, or serves a read in place of a replica. In a transaction that may write every statement
@@ -227,10 +238,23 @@ func mayWrite(op *operation) bool {
 		return true
 	case op.kind != executing && op.kind != querying:
 		return false
-	case !onlyReads(op):
+	case !op.is(textcache.OnlyReads):
 		return true
 	}
 	return op.Conn.Session.HasTx() && !op.Conn.Session.TxOptions().ReadOnly
+}
+
+// routeEnded records what has become of op, where there are replicas, and returns err. What has failed nobody has served. A text that
+// one replica has refused goes to the primary from now on, if the primary does not refuse it, too.
+func routeEnded(op *operation, err error) error {
+	switch to := op.c.to; {
+	case to == nil:
+	case err != nil:
+		to.why = replica.None
+	case to.more != nil:
+		to.more.DoesMore()
+	}
+	return err
 }
 
 // countRead is the end of op. It counts a read that a replica may serve, if somebody has served it.
@@ -239,7 +263,7 @@ func countRead(op *operation) {
 	if to == nil {
 		return
 	}
-	showed(op)
+	showed(to)
 	if op.Locked() || op.Answer != nil {
 		op.c.source.Replicas.Count(to.why)
 	}

@@ -27,11 +27,13 @@ type Source struct {
 	Replicas        *replica.Set           // nil: there are none
 	Inside          beneath.Beneath        // what package sandbox may do; nil: nothing
 	Watch           func() beneath.Watcher // of each virtual connection; nil: nobody watches
-	texts           textcache.Cache        // far larger than the rest
+	judges          textcache.Judges
+	texts           textcache.Cache // far larger than the rest
 }
 
 // Init makes s a source of connections that e finds.
 func (s *Source) Init(c *config.Config, t dialects.Traits, e *binding.Engine, r *report.Report) {
+	s.judges = textcache.JudgesOf(c.Dialect)
 	s.config, s.traits, s.engine, s.pool, s.report = c, t, e, e.Pool(), r
 }
 

@@ -23,7 +23,7 @@ func TestAHandleServesInBubblesAndOutsideAgain(t *testing.T) {
 	t.Parallel()
 	log := &lockedBuffer{}
 	c := pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "test.db")+"?_pragma=synchronous(off)", func(c *pooldriver.Config) {
-		c.MaxConns, c.AcquireTimeout, c.LeakAfter = 2, 600*time.Millisecond, 400*time.Millisecond
+		c.MaxConns, c.AcquireTimeout, c.LeakAfter = 2, 2*time.Second, 400*time.Millisecond
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	})
 	db := sql.OpenDB(c)

@@ -76,7 +76,7 @@ var beside = map[string]func(t *testing.T, ctx context.Context, db *sql.DB){
 		require.NoError(t, err)
 		defer tx.Rollback()
 		for range 5 {
-			mustExec(t, ctx, tx, "insert into a values (zeroblob(1000000))")
+			mustExec(t, ctx, tx, "insert into a values (zeroblob(500000))")
 		}
 		require.Zero(t, countOf(t, ctx, db, "b"))
 		require.NoError(t, tx.Commit())
@@ -227,7 +227,7 @@ func TestTransactionsInMemoryThatLockEachOtherAreRunAgain(t *testing.T) {
 	db := sql.OpenDB(c)
 	defer db.Close()
 	mustExec(t, t.Context(), db, "create table counter as select 0 as n")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	const workers, rounds = 4, 10
 	var all sync.WaitGroup
@@ -264,7 +264,7 @@ func TestManyUseADatabaseInMemory(t *testing.T) {
 	db := sql.OpenDB(pooldriver.New(":memory:", quiet))
 	defer db.Close()
 	mustExec(t, t.Context(), db, "create table a (x, by)")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	const workers, rounds = 8, 20
 	var all sync.WaitGroup

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -154,15 +155,17 @@ func busy(t *testing.T, db *sql.DB) *sql.Conn {
 }
 
 func TestQueriesThatWaitShareAPipeline(t *testing.T) {
-	p := &pipeline{}
-	db, c := openPipeline(t, p)
-	before := c.Stats().Pool
-	queue(t, c, db, 5)()
-	s := c.Stats().Pool
-	require.EqualValues(t, 1, p.sent.Load())
-	require.EqualValues(t, 4, s.Pipelined-before.Pipelined)
-	require.EqualValues(t, 1, s.Pipelines-before.Pipelines)
-	require.Zero(t, c.Stats().BufferedBytes)
+	synctest.Test(t, func(t *testing.T) { // what is measured to be slow does not come along
+		p := &pipeline{}
+		db, c := openPipeline(t, p)
+		before := c.Stats().Pool
+		queue(t, c, db, 5)()
+		s := c.Stats().Pool
+		require.EqualValues(t, 1, p.sent.Load())
+		require.EqualValues(t, 4, s.Pipelined-before.Pipelined)
+		require.EqualValues(t, 1, s.Pipelines-before.Pipelines)
+		require.Zero(t, c.Stats().BufferedBytes)
+	})
 }
 
 // A query that may follow waits for whatever comes first, as others do.
@@ -191,14 +194,16 @@ func TestAQueryThatMayFollowDoesNotWaitForADialAlone(t *testing.T) {
 
 // The statements in front would wait while somebody has a lock on one of its tables.
 func TestAQueryWhoseTextIsNotPreparedDoesNotComeAlong(t *testing.T) {
-	p := &pipeline{unknown: "SELECT a FROM t WHERE  a = ?"}
-	db, c := openPipeline(t, p)
-	known(t, db, p.unknown)
-	before := c.Stats().Pool
-	queueOf(t, c, db, lookup, p.unknown, lookup, lookup)()
-	require.EqualValues(t, 2, c.Stats().Pool.Pipelined-before.Pipelined)
-	queueOf(t, c, db, p.unknown, p.unknown, lookup)()
-	require.EqualValues(t, 4, c.Stats().Pool.Pipelined-before.Pipelined, "the leader's text is prepared for all")
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipeline{unknown: "SELECT a FROM t WHERE  a = ?"}
+		db, c := openPipeline(t, p)
+		known(t, db, p.unknown)
+		before := c.Stats().Pool
+		queueOf(t, c, db, lookup, p.unknown, lookup, lookup)()
+		require.EqualValues(t, 2, c.Stats().Pool.Pipelined-before.Pipelined)
+		queueOf(t, c, db, p.unknown, p.unknown, lookup)()
+		require.EqualValues(t, 4, c.Stats().Pool.Pipelined-before.Pipelined, "the leader's text is prepared for all")
+	})
 }
 
 // In the pipeline it is dropped.

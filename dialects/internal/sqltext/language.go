@@ -47,6 +47,7 @@ const (
 	AsksSystem // … after @@: @@identity
 	AsksShown  // … in SHOW and GET: SHOW WARNINGS
 	AsksValue  // … before VALUE: PREVIOUS VALUE FOR s
+	AppLocks   // a function that takes an advisory lock
 )
 
 // Words is a list of words that have a role.

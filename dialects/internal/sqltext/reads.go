@@ -22,6 +22,14 @@ func (l *Language) AsksBack(query string) bool {
 	return !none
 }
 
+// TakesLocks reports whether a text takes an advisory lock.
+func (l *Language) TakesLocks(query string) bool {
+	none, _, _ := l.each(query, func(s *Statement) bool {
+		return !s.finds(func(i int) bool { return s.Has(i, AppLocks) && s.Mark(i+1, '(') })
+	})
+	return !none
+}
+
 // Understands reports whether a text, as it is likely to be read, is understood.
 func (l *Language) Understands(query string) bool {
 	_, understood, _ := l.each(query, func(*Statement) bool { return true })
@@ -77,11 +85,19 @@ func (s *Statement) acts(i int) bool {
 
 func (s *Statement) asksBack() bool {
 	shows := s.Is(0, "show") || s.Is(0, "get")
+	return s.finds(func(i int) bool {
+		role := s.Role(i)
+		return role != 0 && (role&AsksShown != 0 && shows || s.asks(i, role))
+	})
+}
+
+// finds reports whether something holds at a place in s.
+func (s *Statement) finds(holds func(int) bool) bool {
 	for i := 0; !s.Mark(i, End); i++ {
 		if s.Mark(i, ',') {
 			s.skipValues(i)
 		}
-		if role := s.Role(i); role != 0 && (role&AsksShown != 0 && shows || s.asks(i, role)) {
+		if holds(i) {
 			return true
 		}
 	}

@@ -76,6 +76,7 @@ func (Texts) Effect(query string) dialects.Effect { return language.Effect(query
 func (Texts) Outline(query string) string         { return language.Outline(query) }
 func (Texts) OnlyReads(query string) bool         { return language.OnlyReads(query) }
 func (Texts) AsksBack(query string) bool          { return language.AsksBack(query) }
+func (Texts) TakesLocks(query string) bool        { return language.TakesLocks(query) }
 
 func lastInsertID(s *sqltext.Statement, i int) dialects.Effect {
 	if s.Kind == inserting || s.Mark(i+2, ')') {

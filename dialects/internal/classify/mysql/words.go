@@ -111,4 +111,5 @@ var words = []sqltext.Words{
 	{Code: sqltext.AsksSystem, Names: "identity insert_id warning_count error_count"},
 	{Code: sqltext.AsksShown, Names: "warnings errors diagnostics"},
 	{Code: sqltext.AsksValue, Names: "previous"},
+	{Code: sqltext.AppLocks, Names: "get_lock service_get_read_locks service_get_write_locks"},
 }

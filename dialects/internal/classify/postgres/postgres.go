@@ -90,6 +90,7 @@ func (Texts) Effect(query string) dialects.Effect { return language.Effect(query
 func (Texts) Outline(query string) string         { return language.Outline(query) }
 func (Texts) OnlyReads(query string) bool         { return language.OnlyReads(query) }
 func (Texts) AsksBack(query string) bool          { return language.AsksBack(query) }
+func (Texts) TakesLocks(query string) bool        { return language.TakesLocks(query) }
 
 // temp is the effect of a temporary table: it hides another table of its name, and statements prepared while it
 // exists have the types of its columns.

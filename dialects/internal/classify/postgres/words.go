@@ -180,4 +180,7 @@ var words = []sqltext.Words{
 		lo_truncate64 lo_unlink loread lowrite`},
 	{Code: sqltext.Acts, Names: "insert update delete merge into create refresh"},
 	{Code: sqltext.AsksCalled, Names: "lastval currval"},
+	{Code: sqltext.AppLocks, Names: `
+		pg_advisory_lock pg_advisory_lock_shared pg_try_advisory_lock pg_try_advisory_lock_shared pg_advisory_xact_lock
+		pg_advisory_xact_lock_shared pg_try_advisory_xact_lock pg_try_advisory_xact_lock_shared`},
 }
