@@ -54,14 +54,14 @@ func (t taken) Discard() { t.r.Discard(report.Lost) }
 
 // Over copies the configuration, without the fields for real connections: this Connector has opened
 // the real connections already.
-func (i inside) Over(d dialects.Dialect, t dialects.Template, o beneath.Over) driver.Connector {
+func (i inside) Over(t dialects.Template, o beneath.Over) driver.Connector {
 	c := &Connector{config: i.c.config}
 	c.config.MaxConns, c.config.MinConns, c.config.MinIdleConns, c.config.MaxWaiters = 1, 0, 0, 0
 	c.config.MaxConnLifetime, c.config.MaxConnLifetimeJitter, c.config.MaxConnIdleTime = 0, 0, 0
 	c.config.HealthCheckPeriod, c.config.BreakerFailures, c.config.LeakAfter = 0, 0, 0
 	c.config.Credentials, c.config.Dial, c.config.Replicas = nil, nil, nil
-	c.config.SampleStacks, c.config.AcquireTimeout, c.config.AfterConnect = 1, o.Patience, o.AfterConnect
-	c.err = c.init(d, t, nil)
-	c.source.Inside, c.source.Front = nil, o.Front
+	c.config.SampleStacks, c.config.AcquireTimeout, c.config.Pipeline = 1, o.Patience, 0
+	c.err = c.init(i.c.settings.Dialect, t, nil)
+	c.source.Inside, c.source.Watch = nil, o.Watch
 	return c
 }

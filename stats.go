@@ -115,7 +115,8 @@ type Stats struct {
 	ReadAheads, Reclaims uint64
 	// BufferedBytes is the memory that such rows take now.
 	BufferedBytes int64
-	// StmtHits and StmtMisses count the look-ups of prepared statements.
+	// StmtHits and StmtMisses count the look-ups of prepared statements, also in pgx's own cache, unless the
+	// Connector is one of Wrap.
 	StmtHits, StmtMisses uint64
 	// Listen has the figures of Connector.Listen. Its connection is no part of Pool, but its dials are
 	// counted in Connect, and those that fail in DialErrors.

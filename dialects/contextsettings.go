@@ -38,6 +38,8 @@ type Rereader interface {
 	Anew(args []driver.NamedValue) []driver.NamedValue
 	// Rereads reports whether the server interprets texts by one of these settings.
 	Rereads(settings []ContextSetting) bool
+	// Kept counts how often the driver has prepared a statement to keep it, and how often it has executed one that is kept.
+	Kept() (prepared, executed uint64)
 }
 
 // A SettingsCarrier is a Session that can send settings in front of a statement, in the statement's

@@ -250,6 +250,10 @@ type Traits struct {
 	// driver.
 	CloseWrites bool
 
+	// BatchesBypass: what goes ahead of a statement, in its packet, does not go ahead of a batch of package direct: the driver
+	// writes that to the network itself.
+	BatchesBypass bool
+
 	// Pipelines: sessions may be Pipeliners.
 	Pipelines bool
 

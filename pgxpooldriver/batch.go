@@ -60,9 +60,6 @@ var (
 
 // sendBatch sends a batch of a Conn or transaction.
 func (l *link) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	if c := l.raw(); c != nil {
-		return c.SendBatch(ctx, b)
-	}
 	r, err := l.newBatch(ctx, b, false)
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
@@ -70,12 +67,13 @@ func (l *link) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return r
 }
 
-// newBatch sends a batch while nothing is lent.
+// newBatch sends a batch. owns: the link ends with its results.
 func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, error) {
 	if pgx.FailedBatchResults(b, errBatchBegins).Tx() != nil {
 		return nil, errBatchBegins
 	}
-	r := &batch{stream: stream{link: l, owns: owns}, queries: b.QueuedQueries}
+	r := &batch{stream: stream{link: l, ctx: ctx, owns: owns}, queries: b.QueuedQueries}
+	r.source.owner = r
 	if len(r.queries) == 0 {
 		return r, nil
 	}
@@ -115,9 +113,14 @@ func (r *batch) prepare(ctx context.Context) (direct.Call, error) {
 
 // leave implements inner. No function of the batch is called.
 func (r *batch) leave() {
+	if r.now != nil && !r.now.closed {
+		_ = r.now.fatal(errLeft)
+	}
 	r.end()
 	_ = r.fail(errLeft)
 }
+
+func (r *batch) kept() { r.keep(r) }
 
 // begin goes to the result of the next query.
 func (r *batch) begin() error {
@@ -260,7 +263,7 @@ func (r *batch) end() {
 	if r.now != nil {
 		r.now.Close()
 	}
-	if r.set != nil {
+	if r.source.decoder != nil {
 		r.err = cmp.Or(r.err, r.stream.finish())
 		r.source.decoder.giveBack()
 	}
@@ -272,6 +275,7 @@ func (r *batch) Tx() pgx.Tx { return nil }
 
 // batchSource sends a batch, and reads its results from pgx. It is used under the session's lock, as source is.
 type batchSource struct {
+	owner   keeper
 	batch   pgx.Batch
 	results pgx.BatchResults
 	decoder *decoder
@@ -294,8 +298,8 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
-	*s = batchSource{batch: s.batch}          // nothing of an earlier try
-	for _, q := range s.batch.QueuedQueries { // in these pgx remembers the statements of a connection
+	*s = batchSource{owner: s.owner, batch: s.batch} // nothing of an earlier try
+	for _, q := range s.batch.QueuedQueries {        // in these pgx remembers the statements of a connection
 		*q = pgx.QueuedQuery{SQL: q.SQL, Arguments: q.Arguments}
 	}
 	s.results, s.left = c.SendBatch(ctx, &s.batch), len(s.batch.QueuedQueries)
@@ -305,8 +309,11 @@ func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) 
 	}
 	s.left--
 	s.decoder = takeDecoder(c)
-	return wholeOf(s, how)
+	return s, nil
 }
+
+// Kept implements direct.Kept.
+func (s *batchSource) Kept() { s.owner.kept() }
 
 // Columns implements driver.Rows.
 func (s *batchSource) Columns() []string { return column }

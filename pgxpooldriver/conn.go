@@ -2,9 +2,14 @@ package pgxpooldriver
 
 import (
 	"context"
+	"database/sql/driver"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/direct"
 )
 
 // Conn is a connection of Pool.Acquire, as a *pgxpool.Conn is. In a task it is the task's session.
@@ -15,11 +20,29 @@ type Conn struct {
 
 // Release gives the connection back, and closes what is still open on it. Further calls do nothing.
 func (c *Conn) Release() {
-	if l := c.link; l != nil {
-		c.link = nil
+	if l := c.link; l != released {
+		c.link = released
 		l.leave()
 	}
 }
+
+var (
+	// released is the link of every Conn after its Release. Its calls are errors.
+	released    = &link{conn: gone{}}
+	errReleased = errors.New("pgxpooldriver: this Conn was released")
+)
+
+// gone is the connection of released. Nothing else of it is called.
+type gone struct{ direct.Conn }
+
+func (gone) Ping(context.Context) error { return errReleased }
+func (gone) Execute(context.Context, *direct.Call) (driver.Rows, error) {
+	return nil, errReleased
+}
+func (gone) Start(_, _ context.Context, _ driver.TxOptions, _ bool) (driver.Tx, error) {
+	return nil, errReleased
+}
+func (gone) Lend(context.Context, dialects.Effect) (direct.Loan, error) { return nil, errReleased }
 
 // Exec executes a statement.
 func (c *Conn) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
@@ -51,18 +74,15 @@ func (c *Conn) Begin(ctx context.Context) (pgx.Tx, error) { return c.BeginTx(ctx
 
 // BeginTx begins a transaction.
 func (c *Conn) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
-	if raw := c.link.raw(); raw != nil {
-		return raw.BeginTx(ctx, opts)
-	}
 	return c.link.begin(ctx, opts, false, nil)
 }
 
 // Ping asks the server for a sign of life.
 func (c *Conn) Ping(ctx context.Context) error { return c.link.ping(ctx) }
 
-// Conn lends pgx's own connection until Release, with the settings of Acquire's context. Nobody knows what is done with it, so the session is cleaned or
-// replaced afterwards. Meanwhile the methods of c use it, too, and other statements of the task fail. Conn is nil if
-// the connection is lost.
+// Conn lends pgx's own connection until Release, with the settings of Acquire's context. Nobody knows what is done with it, so the session is cleaned
+// afterwards. If rows or a transaction are open on it then, the session is closed. Meanwhile the methods of c use it, too, and other
+// statements of the task fail. Conn is nil if the connection is lost.
 func (c *Conn) Conn() *pgx.Conn {
 	raw, err := c.link.lend(c.ctx)
 	if err != nil {

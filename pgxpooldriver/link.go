@@ -23,9 +23,12 @@ type link struct {
 	mu   sync.Mutex
 	conn direct.Conn
 
-	// Of a loan: pgx's own connection, until endLoan.
-	loan direct.Loan
-	lent *pgx.Conn
+	// Of a loan: pgx's own connection, until endLoan, and what was open there before.
+	loan    direct.Loan
+	lent    *pgx.Conn
+	lentFor context.Context // whose settings it has
+	inTx    bool
+	reading bool
 
 	inner []inner // what a Conn or transaction has open
 
@@ -36,7 +39,7 @@ type link struct {
 	exec execution
 }
 
-// inner are rows or results of a batch of a Conn or transaction, or a transaction of a Conn.
+// inner are rows, results of a batch or large objects of a Conn or transaction, or a transaction of a Conn.
 type inner interface {
 	// leave ends what its owner has left open at the Release of its Conn, or at the end of its transaction. Otherwise it
 	// would keep its session, and would use the link of whoever has that next.
@@ -45,6 +48,12 @@ type inner interface {
 
 // errLeft is the error of rows that were not read to their end before.
 var errLeft = errors.New("pgxpooldriver: the Conn was released, or the transaction has ended, while these rows or results were open, so they were closed: read or close them before")
+
+var (
+	// errBusy has pgx's words.
+	errBusy = errors.New("pgxpooldriver: conn busy: rows are open on the connection that Conn has lent: close them first")
+	errInTx = errors.New("pgxpooldriver: a transaction was begun or ended on the connection that Conn has lent: end it there first, or begin it here")
+)
 
 // open says that in is open. Whoever owns the link is not told: the link ends with it.
 func (l *link) open(in inner) {
@@ -126,6 +135,14 @@ func (l *link) release() {
 	l.pool.idle.Put(l)
 }
 
+// discard ends the checkout of a link that somebody still has.
+func (l *link) discard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.conn.IsValid()
+	_ = l.conn.Close()
+}
+
 // execute runs a call under the lock.
 func (l *link) execute(ctx context.Context, call direct.Call) (driver.Rows, error) {
 	l.mu.Lock()
@@ -134,9 +151,22 @@ func (l *link) execute(ctx context.Context, call direct.Call) (driver.Rows, erro
 }
 
 func (l *link) executeLocked(ctx context.Context, call direct.Call) (driver.Rows, error) {
+	if l.lent != nil {
+		return l.sendLent(ctx, call.Sender)
+	}
 	l.call = call
 	rows, err := l.conn.Execute(ctx, &l.call)
 	l.call = direct.Call{}
+	return rows, err
+}
+
+// sendLent sends by the connection that is lent. Nobody else reads from it, so the rows are the sender's own.
+func (l *link) sendLent(ctx context.Context, sender direct.Sender) (rows driver.Rows, err error) {
+	forgetTypes(l.lent) // the program may have registered some
+	err = l.loan.Call(func(dc driver.Conn) (err error) {
+		rows, err = sender.Send(ctx, dc, direct.How{})
+		return err
+	})
 	return rows, err
 }
 
@@ -162,7 +192,7 @@ func (l *link) lendLocked(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.loan = loan
+	l.loan, l.lentFor = loan, ctx
 	err = loan.Call(func(dc driver.Conn) (err error) {
 		l.lent, err = pgxOf(dc)
 		return err
@@ -171,27 +201,51 @@ func (l *link) lendLocked(ctx context.Context) (*pgx.Conn, error) {
 		l.endLoan(err)
 		return nil, err
 	}
-	forgetTypes(l.lent) // the program may register types
+	l.inTx, l.reading = inTx(l.lent), l.lent.PgConn().IsBusy()
 	return l.lent, nil
 }
 
-func (l *link) endLoan(err error) {
-	if l.loan != nil {
-		forgetTypes(l.lent)
-		l.loan.End(err)
-		l.loan, l.lent = nil, nil
+func inTx(c *pgx.Conn) bool { return c.PgConn().TxStatus() != 'I' }
+
+// leftOpen is what the program has left open on the connection that is lent; nil: nothing.
+func (l *link) leftOpen() error {
+	switch {
+	case l.lent == nil || l.lent.IsClosed():
+	case l.lent.PgConn().IsBusy() && !l.reading:
+		return errBusy
+	case inTx(l.lent) != l.inTx:
+		return errInTx
 	}
+	return nil
 }
 
-// beside calls fn, which uses the link, while nothing is lent.
+// endLoan ends a loan. What the program has left open on pgx's connection would go on in the session of others, so that is
+// closed then.
+func (l *link) endLoan(err error) {
+	if l.loan == nil {
+		return
+	}
+	if l.lent != nil {
+		forgetTypes(l.lent) // the program may have registered some
+		if left := l.leftOpen(); left != nil {
+			err = fmt.Errorf("%w: %w", left, driver.ErrBadConn)
+		}
+	}
+	l.loan.End(err)
+	l.loan, l.lent, l.lentFor = nil, nil, nil
+}
+
+// beside calls fn, which uses the link, while nothing is lent. A loan goes on with the settings of ctx, of which a transaction
+// allows its own or none.
 func (l *link) beside(ctx context.Context, fn func() error) error {
-	lent := l.lent != nil
+	lent, lentFor := l.lent != nil, l.lentFor
 	l.endLoan(nil)
 	err := fn()
 	if lent {
 		if _, again := l.lendLocked(ctx); err == nil {
 			err = again
 		}
+		l.lentFor = lentFor
 	}
 	return err
 }
@@ -230,9 +284,6 @@ func (e *execution) Send(ctx context.Context, dc driver.Conn, how direct.How) (d
 }
 
 func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.CommandTag, error) {
-	if c := l.raw(); c != nil {
-		return c.Exec(ctx, text, args...)
-	}
 	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
@@ -240,7 +291,7 @@ func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.Comm
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.exec = execution{text: text, args: args}
-	_, err = l.executeLocked(ctx, direct.Call{Text: text, Effect: effect, Sender: &l.exec})
+	_, err = l.executeLocked(ctx, direct.Call{Text: text, Args: values(args), Effect: effect, Sender: &l.exec})
 	tag := l.exec.tag
 	l.exec = execution{}
 	return tag, err
@@ -287,9 +338,6 @@ func (l *link) copyFrom(ctx context.Context, table pgx.Identifier, columns []str
 var errPanicked = fmt.Errorf("pgxpooldriver: a CopyFrom has panicked, so its connection is closed: %w", driver.ErrBadConn)
 
 func (l *link) prepare(ctx context.Context, name, text string) (*pgconn.StatementDescription, error) {
-	if c := l.raw(); c != nil {
-		return c.Prepare(ctx, name, text)
-	}
 	p := &preparation{name: name, text: text}
 	_, err := l.execute(ctx, direct.Call{Text: text, Effect: dialects.NamedPrepared, Sender: p})
 	return p.description, err
@@ -317,10 +365,10 @@ func (l *link) attach(ctx context.Context) error {
 }
 
 func (l *link) ping(ctx context.Context) error {
-	if c := l.raw(); c != nil {
-		return c.Ping(ctx)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.lent != nil {
+		return l.lent.Ping(ctx)
+	}
 	return l.conn.Ping(ctx)
 }

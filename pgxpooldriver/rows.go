@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/direct"
 )
 
@@ -217,15 +218,45 @@ type query struct {
 // stream are the virtual rows of a query or a batch.
 type stream struct {
 	link *link
-	owns bool // the link ends with them
-	set  driver.Rows
+	ctx  context.Context // of the query
+	owns bool            // the link ends with them
+	set  driver.Rows     // nil: they are closed
 	dest [1]driver.Value
+
+	unlink func() bool // ends the wait for the end of ctx; nil: nobody waits
+	lost   error       // ctx has ended
+}
+
+// keep is called under the session's lock when all rows are in memory, if they are not closed. A program may forget to close
+// them, so they end with their context, as those of database/sql do.
+func (s *stream) keep(in inner) { s.unlink = context.AfterFunc(s.ctx, func() { s.drop(in) }) }
+
+// drop closes rows whose context has ended, beside their owner.
+func (s *stream) drop(in inner) {
+	l := s.link
+	l.mu.Lock()
+	set, owns := s.set, s.owns
+	if set != nil { // else another call may have the link by now
+		_ = set.Close()
+		s.set, s.owns, s.lost = nil, false, ctxerr.WhatEnded(s.ctx)
+	}
+	l.mu.Unlock()
+	switch {
+	case set == nil:
+	case owns:
+		l.discard() // the owner of the rows still has it
+	default:
+		l.end(in, false)
+	}
 }
 
 // read returns the next value; own if the decoder has the row.
 func (s *stream) read(own driver.Value) (driver.Value, error) {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
+	if s.set == nil {
+		return nil, s.lost
+	}
 	s.dest[0] = own
 	err := s.set.Next(s.dest[:])
 	value := s.dest[0]
@@ -237,35 +268,38 @@ func (s *stream) read(own driver.Value) (driver.Value, error) {
 func (s *stream) finish() (err error) {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
+	if s.set == nil {
+		return s.lost
+	}
 	if lost, ok := s.set.(direct.Rows); ok {
 		err = lost.Lost()
 	}
-	return cmp.Or(err, s.set.Close())
+	err = cmp.Or(err, s.set.Close())
+	s.set = nil
+	if s.unlink != nil { // it was written before others let Close see that the rows are in memory
+		s.unlink()
+	}
+	return err
 }
 
 func (l *link) doQuery(ctx context.Context, text string, args []any) (pgx.Rows, error) {
-	if c := l.raw(); c != nil {
-		return c.Query(ctx, text, args...)
-	}
 	return l.query(ctx, text, args, false)
 }
 
 func (l *link) doQueryRow(ctx context.Context, text string, args []any) pgx.Row {
-	if c := l.raw(); c != nil {
-		return c.QueryRow(ctx, text, args...)
-	}
 	rows, _ := l.query(ctx, text, args, false)
 	return (*row)(rows)
 }
 
-// query runs a query while nothing is lent.
+// query runs a query. owns: the link ends with its rows.
 func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*rows, error) {
 	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return failedRows(err), err
 	}
-	q := &query{stream: stream{link: l, owns: owns}, source: source{text: text, args: args}}
-	q.set, err = l.execute(ctx, direct.Call{Text: text, Queries: true, Effect: effect, Sender: &q.source})
+	q := &query{stream: stream{link: l, ctx: ctx, owns: owns}, source: source{text: text, args: args}}
+	q.source.owner = q
+	q.set, err = l.execute(ctx, direct.Call{Text: text, Args: values(args), Queries: true, Effect: effect, Sender: &q.source})
 	if err != nil {
 		return failedRows(err), err
 	}
@@ -298,12 +332,15 @@ func (q *query) finish() (pgconn.CommandTag, error) {
 // leave implements inner.
 func (q *query) leave() { _ = q.fatal(errLeft) }
 
+func (q *query) kept() { q.keep(q) }
+
 // column is the one column of all our rows, as database/sql would see them: its value is a whole row.
 var column = []string{"row"}
 
 // source sends a query, and reads its rows from pgx. It is used under the session's lock. Who reads rows ahead for
 // somebody else gets copies. The owner's row is held by its decoder.
 type source struct {
+	owner   keeper
 	text    string
 	args    []any
 	real    pgx.Rows
@@ -333,8 +370,14 @@ func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driv
 	s.real = real
 	s.decoder = takeDecoder(c)
 	s.decoder.describe(real.FieldDescriptions())
-	return wholeOf(s, how)
+	return s, nil
 }
+
+// keeper owns a source.
+type keeper interface{ kept() }
+
+// Kept implements direct.Kept.
+func (s *source) Kept() { s.owner.kept() }
 
 // Columns implements driver.Rows.
 func (s *source) Columns() []string { return column }
@@ -369,39 +412,4 @@ func (s *source) tagOf() pgconn.CommandTag {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tag
-}
-
-// whole are rows that were all read at once.
-type whole struct {
-	driver.Rows
-	rows []driver.Value
-}
-
-// wholeOf reads rows to their end, if how asks for that.
-func wholeOf(r driver.Rows, how direct.How) (driver.Rows, error) {
-	if !how.Whole {
-		return r, nil
-	}
-	w := &whole{Rows: r}
-	for {
-		var row [1]driver.Value
-		switch err := r.Next(row[:]); err {
-		case nil:
-			w.rows = append(w.rows, row[0])
-		case io.EOF:
-			return w, nil
-		default:
-			_ = r.Close()
-			return nil, err
-		}
-	}
-}
-
-// Next implements driver.Rows.
-func (w *whole) Next(dest []driver.Value) error {
-	if len(w.rows) == 0 {
-		return io.EOF
-	}
-	dest[0], w.rows = w.rows[0], w.rows[1:]
-	return nil
 }

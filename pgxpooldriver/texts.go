@@ -32,6 +32,18 @@ func rewrite(ctx context.Context, text string, args []any) (string, []any, diale
 	return text, args, 0, nil
 }
 
+// values are args without pgx's options in front of them.
+func values(args []any) []any {
+	for i, arg := range args {
+		switch arg.(type) {
+		case pgx.QueryExecMode, pgx.QueryResultFormats, pgx.QueryResultFormatsByOID:
+			continue
+		}
+		return args[i:]
+	}
+	return nil
+}
+
 // unkept returns args with the nearest mode in which pgx neither keeps a statement nor uses one that it has kept: in
 // QueryExecModeCacheDescribe it sends the text with each execution, and keeps the types, which depend on no such setting.
 func unkept(c *pgx.Conn, args []any) []any {

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,13 +15,15 @@ import (
 // Tx is a transaction. In a task, a transaction that begins while another one of the task is open is a savepoint
 // in that, whoever has begun it.
 type Tx struct {
-	link   *link
-	owns   bool // the link ends with the transaction
-	around *Tx  // in which Begin was called; nil: none
-	tx     driver.Tx
-	life   lifetime
-	closed bool
-	lender bool // Conn or LargeObjects was called on it
+	link    *link
+	owns    bool // the link ends with the transaction
+	around  *Tx  // in which Begin was called; nil: none
+	tx      driver.Tx
+	life    lifetime
+	closed  bool
+	lent    bool     // pgx's own connection was lent before it began
+	lender  bool     // Conn or LargeObjects was called on it
+	objects *objects // of LargeObjects; nil: none
 }
 
 var _ pgx.Tx = (*Tx)(nil)
@@ -86,7 +89,11 @@ func (t *Tx) start(ctx context.Context, opts driver.TxOptions) error {
 	l.mu.Lock()
 	defer l.mu.Unlock() // also if code of the program panics, such as a tracer of pgx
 	t.life.start(ctx)
-	return l.beside(ctx, func() (err error) {
+	t.lent = l.lent != nil
+	if err := l.leftOpen(); err != nil {
+		return err
+	}
+	return l.beside(context.Background(), func() (err error) {
 		t.tx, err = l.conn.Start(ctx, &t.life, opts, t.around != nil)
 		return err
 	})
@@ -163,10 +170,14 @@ func (t *Tx) end(ctx, bound context.Context, how func(driver.Tx) error) (err err
 	defer func() { l.end(t, t.owns) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t.around == nil || t.lender {
+	if t.around == nil && !t.lent || t.lender {
 		l.endLoan(nil)
 	}
-	err = l.beside(ctx, func() error { return how(t.tx) })
+	lentFor := l.lentFor
+	if t.around != nil {
+		lentFor = context.Background()
+	}
+	err = l.beside(lentFor, func() error { return how(t.tx) })
 	if errors.Is(err, sql.ErrTxDone) {
 		return fmt.Errorf("%w: %w", pgx.ErrTxClosed, err)
 	}
@@ -248,10 +259,26 @@ func (t *Tx) LargeObjects() pgx.LargeObjects {
 	if c == nil {
 		return pgx.LargeObjects{}
 	}
-	// Only a transaction of pgx has them. This one begins with nothing: ours is open.
-	tx, err := c.BeginTx(context.Background(), pgx.TxOptions{BeginQuery: ";"})
-	if err != nil {
-		return pgx.LargeObjects{}
+	// Only a transaction of pgx has them. This one begins and ends with nothing: ours is open.
+	if t.objects == nil {
+		tx, err := c.BeginTx(context.Background(), pgx.TxOptions{BeginQuery: ";", CommitQuery: ";"})
+		if err != nil {
+			return pgx.LargeObjects{}
+		}
+		t.objects = &objects{tx}
+		t.link.open(t.objects)
 	}
-	return tx.LargeObjects()
+	return t.objects.LargeObjects()
+}
+
+// objects is the transaction of pgx for LargeObjects.
+type objects struct{ pgx.Tx }
+
+const objectsPatience = 5 * time.Second
+
+// leave implements inner: the large objects are errors afterwards.
+func (o *objects) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), objectsPatience)
+	defer cancel()
+	_ = o.Commit(ctx)
 }

@@ -25,8 +25,8 @@ const (
 
 // controls returns what a text does to the transaction of the program; empty: nothing. The error
 // is of a text that a sandbox cannot execute.
-func (c *conn) controls(text string) (string, error) {
-	st := c.stage
+func (g *guard) controls(text string) (string, error) {
+	st := g.stage
 	if st.judge != nil && st.judge.Ignores(text) {
 		return ignoring, nil
 	}
@@ -36,18 +36,18 @@ func (c *conn) controls(text string) (string, error) {
 	}
 	if dialects.MayBeScript(text) {
 		for part := range strings.SplitSeq(text, ";") {
-			if word, err := c.controlsOne(part, text); word != "" || err != nil {
+			if word, err := g.controlsOne(part, text); word != "" || err != nil {
 				return "", cmp.Or(err, st.refused(text))
 			}
 		}
 		return "", nil
 	}
-	return c.controlsOne(text, text)
+	return g.controlsOne(text, text)
 }
 
 // controlsOne is controls for one statement of a text.
-func (c *conn) controlsOne(statement, text string) (string, error) {
-	st := c.stage
+func (g *guard) controlsOne(statement, text string) (string, error) {
+	st := g.stage
 	if st.dialect.Effect(statement)&dialects.TxControl == 0 {
 		return "", nil
 	}
@@ -59,7 +59,7 @@ func (c *conn) controlsOne(statement, text string) (string, error) {
 	case "":
 		return "", st.refused(text)
 	case inside:
-		return "", c.inTx(words[0])
+		return "", g.inTx(words[0])
 	case beginning:
 		if is := st.traits.Begins; is != nil && (st.tx != nil || !is.MatchString(strings.Join(words, " "))) {
 			return "", nil // the server says what is wrong with it
@@ -100,8 +100,8 @@ func wordOf(first string, rest []string) string {
 
 // inTx returns an error unless a transaction of the program is open: the statement would act on the
 // transaction of the test.
-func (c *conn) inTx(word string) error {
-	if c.stage.tx != nil {
+func (g *guard) inTx(word string) error {
+	if g.stage.tx != nil {
 		return nil
 	}
 	return fmt.Errorf("sandbox: %s outside of a transaction: begin one first", strings.ToUpper(word))
@@ -112,16 +112,16 @@ func (st *stage) refused(text string) error {
 }
 
 // control begins or ends the transaction of the program by a text.
-func (c *conn) control(ctx context.Context, word, text string) error {
-	st := c.stage
-	if err := c.ready(ctx); err != nil {
+func (g *guard) control(ctx context.Context, word, text string) error {
+	st := g.stage
+	if err := g.ready(ctx); err != nil {
 		return err
 	}
 	if word == ignoring {
 		st.tell.note(noteIsolation)
 		return nil
 	}
-	c.effect |= dialects.TxControl
+	g.effect |= dialects.TxControl
 	switch {
 	case word == beginning:
 		if st.tx != nil { // MySQL
@@ -145,23 +145,3 @@ func (st *stage) optionsOf(text string) (opts driver.TxOptions) {
 	}
 	return opts
 }
-
-// control is a prepared statement whose text begins or ends a transaction.
-type control struct {
-	c    *conn
-	text string
-}
-
-func (s *control) Close() error  { return nil }
-func (s *control) NumInput() int { return 0 }
-
-func (s *control) ExecContext(ctx context.Context, args []driver.NamedValue) (driver.Result, error) {
-	return s.c.ExecContext(ctx, s.text, args)
-}
-
-func (s *control) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
-	return s.c.QueryContext(ctx, s.text, args)
-}
-
-func (s *control) Exec([]driver.Value) (driver.Result, error) { return nil, errOld }
-func (s *control) Query([]driver.Value) (driver.Rows, error)  { return nil, errOld }

@@ -89,8 +89,9 @@ func beneathConnector(connector *pooldriver.Connector) (beneath.Beneath, error) 
 		return nil, fmt.Errorf("the connector cannot be used: %w", err)
 	}
 	defer func() { _ = dc.Close() }()
-	if own, ok := dc.(beneath.Conn); ok {
-		return own.Beneath(), nil
+	of := dc.(beneath.Conn).Beneath()
+	if of == nil {
+		return nil, errors.New("this Connector is that of a sandbox")
 	}
-	return nil, errors.New("this Connector is that of a sandbox")
+	return of, nil
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -14,7 +15,7 @@ import (
 func (s *sandbox) settle() {
 	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		s.mu.Lock()
-		n := len(s.checkouts)
+		n := len(s.openLocked())
 		s.mu.Unlock()
 		if n == 0 && len(s.inner.Tasks()) == 0 {
 			return
@@ -31,21 +32,27 @@ func (s *sandbox) close() (left []string) {
 	defer s.mu.Unlock()
 	s.ended = true
 	left = s.cut
-	for c := range s.checkouts {
+	open := s.openLocked()
+	for _, c := range open {
 		left = append(left, fmt.Sprintf("sandbox: the test has ended with %s, from %v: close or end it in the test", c.describe(s), c.since()))
 	}
-	if len(s.checkouts) == 0 {
+	if len(open) == 0 {
 		for _, t := range s.inner.Tasks() {
 			if len(t.Holds) > 0 {
 				left = append(left, fmt.Sprintf("sandbox: the test has ended with a task that is open (%s), whose session was taken at %s: call the function that WithTask returned", t.Name, s.takenAt()))
 			}
 		}
 	}
-	for p := range s.prepared {
+	for _, p := range s.prepared {
 		left = append(left, fmt.Sprintf("sandbox: the test has ended with a prepared statement that is open (%s), from %v: close it in the test", s.stage.brief(p.query), p.at))
 	}
 	slices.Sort(left)
 	return slices.Compact(left)
+}
+
+// openLocked are the checkouts that are not over.
+func (s *sandbox) openLocked() []*checkout {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(s.checkouts)), (*checkout).isOver)
 }
 
 // takenAt is where the session of a task was taken.
@@ -65,7 +72,7 @@ func (s *sandbox) takenAt() string {
 //
 // If another goroutine has used c last, cutLocked records nothing: that goroutine may live for as long as
 // t.Context(), and then the rollback of its last transaction is correct.
-func (s *sandbox) cutLocked(c *frontConn, opened context.Context) {
+func (s *sandbox) cutLocked(c *checkout, opened context.Context) {
 	if s.testCtx.Err() == nil || opened.Done() != s.testCtx.Done() || !s.isTest(c.at) {
 		return
 	}

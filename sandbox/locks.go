@@ -25,9 +25,11 @@ const longWait = time.Second
 type lockWait struct {
 	st    *stage
 	timer *time.Timer // nil: the server cannot be asked
-	mu    sync.Mutex
-	over  bool
-	found string // who is in the way, as far as that was asked
+
+	mu     sync.Mutex // protects following fields
+	over   bool
+	cancel func() // ends the question; nil: nobody asks
+	found  string // who is in the way, as far as that was asked
 }
 
 func (w *lockWaits) begin(st *stage, text string) *lockWait {
@@ -46,12 +48,22 @@ func (l *lockWait) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.over = true
+	if l.cancel != nil {
+		l.cancel()
+	}
 }
 
 // ask asks the server who is in the way, and tells the test.
 func (l *lockWait) ask(of beneath.Beneath, text string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	l.mu.Lock()
+	l.cancel = cancel
+	over := l.over
+	l.mu.Unlock()
+	if over {
+		return
+	}
 	blockers := blockersOf(ctx, of, l.st.process())
 	if len(blockers) == 0 {
 		return // it works, and waits for nobody
@@ -90,22 +102,15 @@ func (l *lockWait) explain(err error) error {
 	return fmt.Errorf("%w (sandbox: in the way was %s)", err, found)
 }
 
-// blockersOf asks who is in the way of a session, on a connection of the pool or, if all are in use, on one more.
+// blockersOf asks who is in the way of a session, on a connection of the pool. If none becomes free, nobody is asked: one more
+// would be beyond the limit.
 func blockersOf(ctx context.Context, of beneath.Beneath, process uint64) (blockers []uint64) {
-	soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	taken, err := of.Take(soon)
-	cancel()
-	var asking dialects.Session
-	if err == nil {
-		defer taken.GiveBack(dialects.Clean)
-		asking = taken.Session()
-	} else {
-		if asking, err = of.Template().Dial(ctx, nil); err != nil {
-			return nil
-		}
-		defer func() { _ = asking.Close(ctx) }()
+	taken, err := of.Take(ctx)
+	if err != nil {
+		return nil
 	}
-	waits, _ := of.Config().Dialect.(dialects.LockExplainer).LockWaits(ctx, asking, []uint64{process}) // a part of the answer will do
+	defer taken.GiveBack(dialects.Clean)
+	waits, _ := of.Config().Dialect.(dialects.LockExplainer).LockWaits(ctx, taken.Session(), []uint64{process}) // a part of the answer will do
 	for _, w := range waits {
 		if w.Blocker != 0 && !slices.Contains(blockers, w.Blocker) {
 			blockers = append(blockers, w.Blocker)

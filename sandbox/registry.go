@@ -104,7 +104,7 @@ func (r *registry) others(than *stage) (names []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.all {
-		if s.parent == nil && s.stage != than && s.target() == than.template.Target() {
+		if s.parent == nil && s.stage != than && s.target() == than.of.Template().Target() {
 			names = append(names, s.described())
 		}
 	}

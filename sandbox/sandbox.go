@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync"
@@ -37,10 +38,10 @@ type sandbox struct {
 	mu        sync.Mutex // protects following fields
 	ended     bool
 	child     *sandbox // of the subtest that runs
-	checkouts map[*frontConn]bool
-	prepared  map[*frontStmt]bool
+	checkouts map[*checkout]bool
+	prepared  map[driver.Stmt]prepared
 	cut       []string // what was open when t.Context() ended, for the report
-	last      *frontConn
+	last      *checkout
 	lastText  string
 	lastAt    place
 }
@@ -58,7 +59,7 @@ func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
 	}
 	s := &sandbox{
 		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
-		checkouts: map[*frontConn]bool{}, prepared: map[*frontStmt]bool{},
+		checkouts: map[*checkout]bool{}, prepared: map[driver.Stmt]prepared{},
 		goroutine: goroutine.Number(), testCtx: t.Context(),
 	}
 	if s.patience = of.Config().DeadlockAfter; s.patience == 0 {
@@ -184,8 +185,8 @@ func (s *sandbox) lateParallel() error {
 
 // openHandle makes the Connector over the stage, and the handle.
 func (s *sandbox) openHandle() {
-	s.inner = s.of.Over(adapt(s.of.Config().Dialect), s.stage.template, beneath.Over{
-		Patience: s.patience, AfterConnect: s.stage.afterConnect(s.of.Config().AfterConnect), Front: s.front,
+	s.inner = s.of.Over(&template{Template: s.of.Template(), stage: s.stage, hook: s.of.Config().AfterConnect}, beneath.Over{
+		Patience: s.patience, Watch: func() beneath.Watcher { return &checkout{s: s} },
 	}).(*pooldriver.Connector)
 	db := sql.OpenDB(s.inner)
 	db.SetMaxIdleConns(idle)

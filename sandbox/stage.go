@@ -14,6 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/beneath"
+	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 )
 
@@ -23,27 +24,27 @@ import (
 // program stands in a savepoint. The savepoint stays when the statement has succeeded, and the next
 // statement releases it in its own packet: this costs no round trip.
 type stage struct {
-	taken    beneath.Taken
-	template *template // of the connections on this stage
-	server   dialects.Sandboxer
-	carrier  dialects.SandboxCarrier // server, if it is one; else nil
-	keeper   dialects.SandboxKeeper  // server, if it is one; else nil
-	judge    dialects.SandboxJudge   // the dialect, if it is one; else nil
-	dialect  dialects.Dialect
-	driver   driverconn.Conn
-	traits   dialects.SandboxTraits
-	tell     *speech
-	waits    *lockWaits
-	moves    atomic.Uint64 // statements and transactions that have ended, for whoever waits
+	taken   beneath.Taken
+	of      beneath.Beneath
+	server  dialects.Sandboxer
+	carrier dialects.SandboxCarrier // server, if it is one; else nil
+	keeper  dialects.SandboxKeeper  // server, if it is one; else nil
+	judge   dialects.SandboxJudge   // the dialect, if it is one; else nil
+	dialect dialects.Dialect
+	driver  driverconn.Conn
+	traits  dialects.SandboxTraits
+	tell    *speech
+	waits   *lockWaits
+	moves   atomic.Uint64 // statements and transactions that have ended, for whoever waits
 
-	mu     sync.Mutex      // held during calls of the driver; protects following fields
-	locked bool            // Lock was executed
-	guard  bool            // the savepoint of a statement is open
-	tx     *level          // the transaction of the program that is open; nil: none
-	depth  int             // how many savepoints of subtests are open
-	ever   dialects.Effect // of all statements
-	broken error           // why nothing can be executed any more; nil: it can
-	open   map[*rows]bool  // rows of the driver that are open
+	mu     sync.Mutex          // held during calls of the driver; protects following fields
+	locked bool                // Lock was executed
+	guard  bool                // the savepoint of a statement is open
+	tx     *level              // the transaction of the program that is open; nil: none
+	depth  int                 // how many savepoints of subtests are open
+	ever   dialects.Effect     // of all statements
+	broken error               // why nothing can be executed any more; nil: it can
+	open   map[*statement]bool // with rows that are open
 
 	// The following fields are used only with a keeper.
 	set      map[string]string // settings of contexts that are in force, with the values before them
@@ -78,9 +79,8 @@ func newStage(ctx context.Context, taken beneath.Taken, of beneath.Beneath, tell
 	}
 	st := &stage{
 		taken: taken, server: server, dialect: d, tell: tell, traits: server.Sandbox(),
-		driver: driverconn.New(server.Conn()), set: map[string]string{}, bases: map[string]string{}, open: map[*rows]bool{},
+		driver: driverconn.New(server.Conn()), set: map[string]string{}, bases: map[string]string{}, open: map[*statement]bool{}, of: of,
 	}
-	st.template = &template{of.Template(), st}
 	st.waits = &lockWaits{of: of}
 	st.carrier, _ = server.(dialects.SandboxCarrier)
 	st.keeper, _ = server.(dialects.SandboxKeeper)
@@ -162,26 +162,6 @@ func (st *stage) stop() {
 	}
 }
 
-// afterConnect is the program's hook for connections that the Connector takes for new. The first
-// connection has had its hook when the real connection was made. nil: the program has none.
-func (st *stage) afterConnect(hook func(context.Context, driver.Conn) error) func(context.Context, driver.Conn) error {
-	if hook == nil {
-		return nil
-	}
-	first := true
-	return func(ctx context.Context, dc driver.Conn) error {
-		if first {
-			first = false
-			return nil
-		}
-		c := dc.(*conn)
-		st.mu.Lock()
-		defer st.mu.Unlock()
-		c.effect |= dialects.Suspect
-		return hook(ctx, st.server.Conn())
-	}
-}
-
 // process is the server's number of the session, 0 if it has none.
 func (st *stage) process() uint64 { return dialects.ProcessID(st.server) }
 
@@ -192,7 +172,7 @@ func (st *stage) onlyReads(text string) bool {
 }
 
 // brief is a text for an error: without literals.
-func (st *stage) brief(text string) string { return dialect{st.dialect}.Outline(text) }
+func (st *stage) brief(text string) string { return connpool.Outline(st.dialect, &text) }
 
 func (st *stage) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), patience)
@@ -243,14 +223,19 @@ func (st *stage) back(name string, further ...string) error {
 // outside returns the statements to send before anything that is not part of a statement's savepoint.
 // They end the last statement's savepoint, and set the settings of its context back.
 func (st *stage) outside() []string {
-	var texts []string
-	if st.guard {
-		texts = append(texts, release(guardName))
-	}
+	texts := st.released()
 	for _, name := range slices.Sorted(maps.Keys(st.set)) {
 		texts = append(texts, setLocal(name, st.set[name]))
 	}
 	return texts
+}
+
+// released ends the last statement's savepoint.
+func (st *stage) released() []string {
+	if st.guard {
+		return []string{release(guardName)}
+	}
+	return nil
 }
 
 // settled records that the statements of outside were executed.

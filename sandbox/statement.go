@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/session"
 )
 
 // statement is one statement of the program that runs on a stage: from its savepoint to its result
 // or, if it has rows, to the end of its rows.
 type statement struct {
-	c     *conn
+	g     *guard
 	ctx   context.Context
 	text  string
 	watch *watch
@@ -23,35 +24,39 @@ type statement struct {
 	guarded bool
 	// carried: the savepoint and the settings are to be sent in the statement's packet.
 	carried  bool
+	batch    bool                      // pgx may write it past what carries something
 	settings []dialects.ContextSetting // of its context
 	wait     *lockWait
 	// preparing: the text is only prepared.
 	preparing bool
 	answered  bool // the server has begun to answer with rows
-	stopped   bool // the server was asked to stop it, before its rows were over
+	rows      driver.Rows
+	err       error // of a read of rows
+	stopped   bool  // the server was asked to stop it, before its rows were over
 	ended     bool
 	effect    dialects.Effect
 	at        place // of a statement that may change the session
 }
 
 // begin prepares the stage for a statement. The lock of the stage is held.
-func (c *conn) begin(ctx context.Context, text string, args []driver.NamedValue) (*statement, error) {
-	st := c.stage
-	if err := c.ready(ctx); err != nil {
+func (g *guard) begin(ctx context.Context, of *session.Statement) (*statement, error) {
+	st, text := g.stage, of.Text
+	g.ahead = false
+	if err := g.ready(ctx); err != nil {
 		return nil, err
 	}
 	if err := st.refuses(text); err != nil {
 		return nil, err
 	}
 	effect := st.dialect.Effect(text)
-	c.effect |= effect
+	g.effect |= effect
 	st.ever |= effect
-	s := &statement{c: c, ctx: ctx, text: text, auto: st.tx == nil, settings: c.settings, effect: effect}
-	c.settings = nil
+	s := &statement{g: g, ctx: ctx, text: text, auto: st.tx == nil, settings: of.Cargo.Settings(), effect: effect}
+	s.batch = of.Direct != nil && of.Direct.More != nil
 	if effect.Dirty() {
 		s.at = here()
 	}
-	if err := st.notes(ctx, s, args, effect); err != nil {
+	if err := st.notes(ctx, s, argsOf(of), effect); err != nil {
 		return nil, err
 	}
 	if err := s.protect(); err != nil {
@@ -60,6 +65,18 @@ func (c *conn) begin(ctx context.Context, text string, args []driver.NamedValue)
 	s.watch = st.watchOver(ctx)
 	s.wait = st.waits.begin(st, text)
 	return s, nil
+}
+
+// argsOf are the arguments of a statement, also of one of package direct.
+func argsOf(of *session.Statement) []driver.NamedValue {
+	if of.Direct == nil {
+		return of.Args
+	}
+	var args []driver.NamedValue
+	for i, value := range of.Direct.Args {
+		args = append(args, driver.NamedValue{Ordinal: i + 1, Value: value})
+	}
+	return args
 }
 
 // refuses returns an error for a text that a sandbox cannot execute, and fails the test.
@@ -103,10 +120,10 @@ func (st *stage) notes(ctx context.Context, s *statement, args []driver.NamedVal
 		st.tx.add(&l, st.bases)
 		return nil
 	}
-	s.c.alone = l
-	s.c.alone.Before = map[string]string{}
+	s.g.alone = l
+	s.g.alone.Before = map[string]string{}
 	for _, name := range l.Settings {
-		s.c.alone.Before[name] = st.bases[name]
+		s.g.alone.Before[name] = st.bases[name]
 	}
 	return nil
 }
@@ -164,7 +181,7 @@ func (l *level) add(of *dialects.SandboxLocals, values map[string]string) {
 
 // protect opens the savepoint of a statement, and puts the settings of its context in force.
 func (s *statement) protect() error {
-	st := s.c.stage
+	st := s.g.stage
 	var texts []string
 	switch {
 	case s.auto && st.traits.ErrorFailsTx:
@@ -178,7 +195,7 @@ func (s *statement) protect() error {
 	}
 	// A request to stop the statement must not stop the savepoint in front of it, and nobody can tell
 	// when the server has executed the savepoint. So a statement whose context may end is sent afterwards.
-	if st.carrier != nil && s.ctx.Done() == nil && st.carrier.CarryAhead(texts, s.settings) {
+	if st.carrier != nil && s.ctx.Done() == nil && !s.batch && st.carrier.CarryAhead(texts, s.settings) {
 		s.carried = true
 		return nil
 	}
@@ -195,7 +212,7 @@ func (s *statement) protect() error {
 // unprotected handles a script of protect that has failed. A setting that the server refuses is an
 // error of the statement.
 func (s *statement) unprotected(err error) error {
-	st := s.c.stage
+	st := s.g.stage
 	if len(s.settings) == 0 || st.server.TxStatus() == dialects.TxLost {
 		return st.breaks(fmt.Errorf("sandbox: a statement did not get its savepoint: %w", err))
 	}
@@ -209,25 +226,34 @@ func (s *statement) unprotected(err error) error {
 
 // isProtected records that the savepoint and the settings have reached the server.
 func (s *statement) isProtected() {
-	st := s.c.stage
+	st := s.g.stage
 	if s.auto && st.traits.ErrorFailsTx {
 		st.settled()
 		st.guard = true
 	}
-	s.c.took = true
 	for _, set := range s.settings {
 		if s.auto {
-			st.set[set.Name] = s.c.alone.Before[set.Name]
+			st.set[set.Name] = s.g.alone.Before[set.Name]
 		}
 	}
 }
 
-// returned is called when the driver has returned from the call that sends the statement.
-func (s *statement) returned() {
-	if s.carried && s.c.stage.carrier.DropAhead() {
-		s.isProtected()
-	}
-	s.carried = false
+// call calls the driver. If an argument panics there, the session is about to be closed, and nobody ends s.
+func (s *statement) call(how func(context.Context) error) error {
+	returned := false
+	defer func() {
+		if s.carried && s.g.stage.carrier.DropAhead() {
+			s.isProtected()
+		}
+		if s.carried = false; !returned {
+			s.ended = true
+			s.watch.end()
+			s.wait.end()
+		}
+	}()
+	err := how(context.WithoutCancel(s.ctx))
+	returned = true
+	return err
 }
 
 // end ends the statement. err is what the driver has said of it. end returns the error for the
@@ -237,7 +263,7 @@ func (s *statement) end(err error) error {
 		return err
 	}
 	s.ended = true
-	st := s.c.stage
+	st := s.g.stage
 	st.moves.Add(1)
 	stopped := s.watch.end() || s.stopped
 	if err == driver.ErrSkip {
@@ -274,25 +300,19 @@ func (s *statement) end(err error) error {
 
 // leaves records what the statement has changed in its session, for the log. err is the driver's.
 func (s *statement) leaves(err error) {
-	st := s.c.stage
+	st := s.g.stage
 	if !s.effect.Dirty() || s.preparing {
 		return
 	}
 	if err != nil && st.judge != nil && !dialects.MayBeScript(s.text) && st.judge.LeavesNothing(err) {
 		return
 	}
-	s.c.changes(st.brief(s.text), s.at)
-}
-
-// over is called when the last row was read: nothing runs any more.
-func (s *statement) over() {
-	s.stopped = s.watch.end()
-	s.watch = nil
+	s.g.changes(st.brief(s.text), s.at)
 }
 
 // lost returns an error if the transaction of the test is gone, or the connection.
 func (s *statement) lost(err error) error {
-	st := s.c.stage
+	st := s.g.stage
 	switch st.statusAfter(err) {
 	case dialects.TxLost:
 		if st.broken != nil {
@@ -335,11 +355,11 @@ func (st *stage) statusAfter(err error) dialects.TxStatus {
 
 // commit ends a statement outside of a transaction of the program, as its own transaction would end.
 func (s *statement) commit() error {
-	st := s.c.stage
+	st := s.g.stage
 	if st.keeper == nil {
 		return nil // SQLite: see endGuarded
 	}
-	l := &s.c.alone
+	l := &s.g.alone
 	if st.asked && len(st.deferred) == 0 && !l.Defers && len(l.Drop)+len(l.Empty) == 0 && len(l.Settings) == len(s.settings) {
 		return nil // most statements
 	}
@@ -366,7 +386,7 @@ func (s *statement) commit() error {
 // costs the whole transaction of the program. A statement outside of a transaction is undone, too, if
 // its transaction could not end.
 func (s *statement) endGuarded(err error) error {
-	st := s.c.stage
+	st := s.g.stage
 	var undone error
 	if !s.answered {
 		undone = s.ctx.Err()
@@ -391,8 +411,8 @@ func (s *statement) endGuarded(err error) error {
 // the server rolls back: so the connection of the program is dead, and what it had open is undone.
 func (s *statement) cancelled(err error) error {
 	ended := s.ctx.Err()
-	s.c.ended = ended
-	if failed := s.c.die(); failed != nil {
+	s.g.ended = ended
+	if failed := s.g.die(); failed != nil {
 		return failed
 	}
 	return fmt.Errorf("%w: %w", ended, err)

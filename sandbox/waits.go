@@ -7,40 +7,36 @@ import (
 	"strings"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
 // A test has one session. Operations that need it wait for each other here, and get an error where the wait
 // would have no end.
 
-// do runs an operation, and waits for the session as long as somebody else makes progress.
-func (c *frontConn) do(ctx context.Context, use, text string, operation func() error) error {
-	if err := c.enter(ctx, use, text); err != nil {
+// Waits lets an operation wait for the session as long as somebody else makes progress.
+func (c *checkout) Waits(ctx context.Context, err error) error {
+	waited, waits := errors.AsType[*pooldriver.AcquireError](err)
+	switch {
+	case errors.Is(err, pooldriver.ErrDeadlock) && !errors.Is(err, pooldriver.ErrNestedBuffer):
+	case !waits || waited.Waited == 0:
+		return err
+	case ctx.Err() != nil:
+		return c.waited(fmt.Sprintf("until its context ended (%v)", ctx.Err()), err)
+	case !errors.Is(err, pooldriver.ErrTimeout):
 		return err
 	}
-	defer c.leave()
-	for {
-		moves := c.s.stage.moves.Load()
-		err := operation()
-		waited, waits := errors.AsType[*pooldriver.AcquireError](err)
-		switch {
-		case errors.Is(err, pooldriver.ErrDeadlock) && !errors.Is(err, pooldriver.ErrNestedBuffer):
-		case !waits || waited.Waited == 0:
-			return err
-		case ctx.Err() != nil:
-			return c.waited(fmt.Sprintf("until its context ended (%v)", ctx.Err()), err)
-		case !errors.Is(err, pooldriver.ErrTimeout):
-			return err
-		}
-		if moves == c.s.stage.moves.Load() && !c.s.stage.running() {
-			return c.waited(fmt.Sprintf("for %v, and nothing has moved: perhaps they wait for each other", c.s.patience), err)
-		}
+	before := c.moves
+	c.moves = c.s.stage.moves.Load()
+	if before == c.moves && !c.s.stage.running() {
+		return c.waited(fmt.Sprintf("for %v, and nothing has moved: perhaps they wait for each other", c.s.patience), err)
 	}
+	return nil
 }
 
 // circleLocked returns an error for an operation that would wait for its own goroutine: the test
 // has one session, and another connection of the goroutine has it.
-func (s *sandbox) circleLocked(c *frontConn, in *task.Task, use, text string, at place) error {
+func (s *sandbox) circleLocked(c *checkout, in *task.Task, use beneath.Use, text string, at place) error {
 	for other := range s.checkouts {
 		if other == c {
 			continue
@@ -64,7 +60,7 @@ func (c *checkout) advice(in *task.Task) string {
 	switch {
 	case in != nil && (c.tasks != nil || c.inTx != nil):
 		return "their tasks share nothing: use the context of the first one for both, or end the first one before; " + apart
-	case c.tx:
+	case c.txs > 0:
 		return "use the *sql.Tx for both, end it before, or use one task for both (pooldriver.WithTask), in which a second transaction is a savepoint; " + apart
 	case c.busy:
 		return "ask the database before the statement begins, or use one task for both (pooldriver.WithTask)"
@@ -86,9 +82,9 @@ func (e *waitError) Unwrap() error { return e.err }
 // while this one waits. Open rows keep nobody waiting: they are read into memory.
 func (c *checkout) holds(goroutine uint64) (what string, since place) {
 	switch {
-	case c.at.goroutine != goroutine, c.tx && c.txCtx.Err() != nil: // in the second case it is being rolled back
+	case c.at.goroutine != goroutine, c.isOver(), c.txs > 0 && c.txCtx.Err() != nil: // in the last case it is being rolled back
 		return "", place{}
-	case c.tx:
+	case c.txs > 0:
 		return "a transaction", c.txAt
 	case c.busy:
 		return "a statement that calls the program back", c.at
@@ -100,13 +96,13 @@ func (c *checkout) holds(goroutine uint64) (what string, since place) {
 
 // waited is the error of an operation that has waited for the session and got none. err is the inner
 // Connector's, whose text speaks of a pool of one connection.
-func (c *frontConn) waited(how string, err error) error {
+func (c *checkout) waited(how string, err error) error {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var holders strings.Builder
 	for other := range s.checkouts {
-		if other != c && (other.used || other.busy) {
+		if other != c && (other.used || other.busy) && !other.isOver() {
 			fmt.Fprintf(&holders, "\n\t%s:\n%s", other.describe(s), other.since().trace())
 		}
 	}

@@ -77,6 +77,14 @@ func (s *session) unkept(mode pgx.QueryExecMode) pgx.QueryExecMode {
 // CarriesSettings: a wrapped connection has no carrier.
 func (s *session) CarriesSettings() bool { return s.carrier != nil }
 
+// Kept is not known in a wrapped connection.
+func (s *session) Kept() (prepared, executed uint64) {
+	if s.carrier == nil {
+		return 0, 0
+	}
+	return s.carrier.Kept()
+}
+
 var errNotLoaded = errors.New("postgres: the settings of a context (WithSettings) cannot be sent with the statement: the connection is not between two of the server's messages")
 
 // mostTurns bounds the round trips of CarrySettings, if notifications never leave a gap.

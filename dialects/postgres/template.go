@@ -67,6 +67,7 @@ func (t *template) Driver() driver.Driver { return stdlib.GetDefaultDriver() }
 func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.RoleMatters, own.ResetOnlyLooks = t.role != hosts.Any, true
+	own.BatchesBypass = t.config.DefaultQueryExecMode == pgx.QueryExecModeExec // by pgconn.PgConn.ExecBatch
 	return own
 }
 

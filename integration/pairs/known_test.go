@@ -32,47 +32,7 @@ type known struct {
 }
 
 var knownFaults = []known{
-	{
-		kind: "sandboxes: settings of the context are lost in pgx's calls", in: "face=pgx place=handle settings=tenant",
-		judges: []string{"not as bare", "wrong tenant"}, quiet: []string{"settings"},
-		probe: "face=pgx place=handle settings=tenant", with: []string{"write"},
-	},
-	{
-		kind: "sandboxes: a task does not end what pgx has left open", in: "face=pgx place=handle task=implicit|explicit",
-		acts: []string{"forgotten rows", "forgotten transaction", "run"}, judges: []string{"not as bare", "sandbox", "the sandbox fails"}, apart: true,
-		probe: "face=pgx place=handle task=explicit", with: []string{"forgotten transaction"},
-	},
-	{
-		kind: "sandboxes: COMMIT after Conn and Begin ends the test's transaction", in: "face=pgx place=handle", apart: true,
-		acts: []string{"pgx's connection", "late transaction", "run"}, judges: []string{"not as bare", "stays after the sandbox", "sandbox"},
-		probe: "face=pgx place=handle", with: []string{"pgx's connection"},
-	},
-	{
-		kind: "sandboxes: settings of the context are lost in Raw", in: "face=sql place=handle settings=tenant", acts: []string{"raw"},
-		judges: []string{"not as bare", "wrong tenant"}, probe: "face=sql place=handle settings=tenant",
-	},
-	{
-		kind: "sandboxes: an argument that panics leaves rows open, or ends the connection of pgx", in: "place=handle", apart: true,
-		acts: []string{"argument that panics", "run"}, judges: []string{"the sandbox fails", "not as bare", "sandbox", "left behind", "too many sessions"},
-		probe: "place=handle", with: []string{"argument that panics"}, n: 20,
-	},
-	{
-		kind: "sandboxes: a batch tells its second error first", in: "face=pgx place=handle", acts: []string{"batch"},
-		judges: []string{"not as bare"}, probe: "face=pgx place=handle",
-	},
-	{
-		kind: "sandboxes: questions about locks take sessions beyond the limit", in: "place=handle", acts: []string{"run"},
-		judges: []string{"too many sessions"},
-	},
-	{
-		kind: "pgx: a transaction after Conn outlives Release", in: "face=pgx", acts: []string{"late transaction"}, apart: true,
-		judges: []string{"not as bare", "rolled back and there", "panic", "left behind"}, probe: "face=pgx",
-	},
-	{
-		kind: "pgx: forgotten rows of a task stay in memory", in: "face=pgx task=implicit|explicit", acts: []string{"run"},
-		judges: []string{"left behind"}, probe: "face=pgx task=explicit", with: []string{"forgotten rows", "write"}, n: 40,
-	},
-	{kind: "pgx: statements are not counted in hits and misses", in: "face=pgx cache=128|1", quiet: []string{"cache"}},
+	{kind: "pgx: through Wrap nobody counts what pgx keeps", in: "face=pgx place=wrap cache=128|1", quiet: []string{"cache"}},
 	{
 		kind: "replicas: what a replica refuses goes to the primary, and both count it", in: "replicas=explicit|tx|auto overload=on", acts: []string{"run"},
 		judges: []string{"figures"},

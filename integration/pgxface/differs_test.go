@@ -48,6 +48,7 @@ func TestReleaseEndsWhatIsOpen(t *testing.T) {
 	var batch pgx.Batch
 	batch.Queue("select generate_series(1,10)")
 	results := c.SendBatch(ctx, &batch)
+	require.NotNil(t, c.Conn())
 	c.Release()
 	c.Release()
 	require.Equal(t, pid, ask[int](ctx, t, b.pool, pidQuery))

@@ -2,7 +2,9 @@ package pgxface
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 
@@ -10,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/pgxpooldriver"
 )
 
 func batchOf(texts ...string) *pgx.Batch {
@@ -63,6 +67,91 @@ func TestATransactionEndsWhatIsOpen(t *testing.T) {
 		require.ErrorContains(t, results.Close(), "were open")
 	})
 	require.Equal(t, 4, ask[int](t.Context(), t, b.pool, "SELECT count(*) FROM t"))
+	b.atRest(t)
+}
+
+// What a Conn has given out is dead after Release, whether Conn.Conn was called before or not. What the program has begun
+// on the lent connection itself costs that connection.
+func TestNothingOfAConnGoesOnAfterRelease(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	for _, lent := range []bool{false, true} {
+		for name, use := range map[string]func(c *pgxpooldriver.Conn) func() error{
+			"a transaction": func(c *pgxpooldriver.Conn) func() error {
+				tx, err := c.Begin(ctx)
+				require.NoError(t, err)
+				return func() error { return tx.Commit(ctx) }
+			},
+			"rows": func(c *pgxpooldriver.Conn) func() error {
+				rows, err := c.Query(ctx, "SELECT generate_series(1, 1000)")
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				return func() error { require.False(t, rows.Next()); return rows.Err() }
+			},
+			"results": func(c *pgxpooldriver.Conn) func() error {
+				results := c.SendBatch(ctx, batchOf("SELECT 1", "SELECT 2"))
+				_, err := results.Exec()
+				require.NoError(t, err)
+				return func() error {
+					_, err := results.Exec()
+					return errors.Join(err, results.Close())
+				}
+			},
+			"rows of results": func(c *pgxpooldriver.Conn) func() error {
+				rows, err := c.SendBatch(ctx, batchOf("SELECT generate_series(1, 1000)", "SELECT 2")).Query()
+				require.NoError(t, err)
+				require.True(t, rows.Next())
+				return func() error { require.False(t, rows.Next()); return rows.Err() }
+			},
+			"a large object": func(c *pgxpooldriver.Conn) func() error {
+				tx, err := c.Begin(ctx)
+				require.NoError(t, err)
+				objects := tx.LargeObjects()
+				id, err := objects.Create(ctx, 0)
+				require.NoError(t, err)
+				object, err := objects.Open(ctx, id, pgx.LargeObjectModeWrite)
+				require.NoError(t, err)
+				return func() error {
+					_, err := object.Write([]byte("late"))
+					_, late := objects.Create(ctx, 0)
+					require.ErrorIs(t, late, pgx.ErrTxClosed)
+					return err
+				}
+			},
+			"the Conn": func(c *pgxpooldriver.Conn) func() error {
+				return func() error {
+					require.Error(t, c.Ping(ctx))
+					_, err := c.Begin(ctx)
+					require.Error(t, err)
+					require.Error(t, c.SendBatch(ctx, batchOf("SELECT 1")).Close())
+					require.Error(t, c.QueryRow(ctx, "SELECT 1").Scan(new(int)))
+					require.Nil(t, c.Conn())
+					_, err = c.Exec(ctx, "ROLLBACK")
+					return err
+				}
+			},
+			"a transaction of the lent connection": func(c *pgxpooldriver.Conn) func() error {
+				tx, err := c.Conn().Begin(ctx)
+				require.NoError(t, err)
+				return func() error { return tx.Commit(ctx) }
+			},
+		} {
+			c, err := b.pool.Acquire(ctx)
+			require.NoError(t, err)
+			if lent {
+				require.NotNil(t, c.Conn())
+			}
+			late := use(c)
+			c.Release()
+			next, err := b.pool.Acquire(ctx)
+			require.NoError(t, err)
+			_, err = next.Exec(ctx, "BEGIN")
+			require.NoError(t, err)
+			require.Error(t, late(), name)
+			require.Equal(t, byte('T'), next.Conn().PgConn().TxStatus(), name)
+			next.Release()
+		}
+	}
 	b.atRest(t)
 }
 
@@ -164,4 +253,65 @@ func TestABeginThatFailsLeavesTheRowsOfItsConn(t *testing.T) {
 		require.Equal(t, []int{1, 2, 3}, all)
 		require.Less(t, asked, int32(100))
 	}
+}
+
+// Rows in memory end with their context, whoever reads them or closes them meanwhile. Nothing of them is counted, and nobody
+// else's rows end.
+func TestRowsInMemoryEndWithTheirContext(t *testing.T) {
+	t.Parallel()
+	b, seed := open(t, "pool_max_conns=4"), randomtest.Seed(t)
+	readers := func(t *testing.T, i uint64) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			random := rand.New(rand.NewPCG(seed, i))
+			for range randomtest.Rounds(60, 600) {
+				ctx, cancel := context.WithCancel(t.Context())
+				task, end := pooldriver.WithTask(ctx)
+				rows := manyRows(task, t, b.pool, random)
+				require.True(t, rows.Next())
+				require.Equal(t, 5, ask[int](task, t, b.pool, "SELECT 5")) // so they are in memory
+				go cancel()
+				n := 1
+				for rows.Next() && (random.IntN(100) > 0) {
+					n++
+				}
+				if random.IntN(2) == 0 {
+					rows.Close() // else they are forgotten
+				}
+				if err := rows.Err(); err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+				} else {
+					require.LessOrEqual(t, n, 1000)
+				}
+				end()
+			}
+		})
+	}
+	t.Run("readers", func(t *testing.T) {
+		for i := range uint64(8) {
+			readers(t, i)
+		}
+	})
+	require.Eventually(t, func() bool { return b.connector.Stats().BufferedBytes == 0 }, waits, tick)
+	b.atRest(t)
+	require.Equal(t, 5, ask[int](t.Context(), t, b.pool, "SELECT 5"))
+}
+
+// manyRows returns the rows of a query, of a batch, or of a Conn.
+func manyRows(ctx context.Context, t *testing.T, pool *pgxpooldriver.Pool, random *rand.Rand) (rows pgx.Rows) {
+	const query = "SELECT g FROM generate_series(1, 1000) g"
+	var err error
+	switch random.IntN(3) {
+	case 0:
+		rows, err = pool.Query(ctx, query)
+	case 1:
+		rows, err = pool.SendBatch(ctx, batchOf(query, "SELECT 1")).Query()
+	default:
+		c, acquired := pool.Acquire(ctx)
+		require.NoError(t, acquired)
+		t.Cleanup(c.Release)
+		rows, err = c.Query(ctx, query)
+	}
+	require.NoError(t, err)
+	return rows
 }

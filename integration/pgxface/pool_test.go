@@ -318,6 +318,59 @@ func TestRowsGiveTheirConnectionToThoseThatWait(t *testing.T) {
 	require.EqualValues(t, 1, b.connector.Stats().Reclaims)
 }
 
+func TestABatchGivesItsConnectionToThoseThatWait(t *testing.T) {
+	t.Parallel()
+	b, ctx := open(t, "pool_max_conns=1"), t.Context()
+	batch := &pgx.Batch{}
+	for range 3 {
+		batch.Queue("SELECT g FROM generate_series(1, 1000) g")
+	}
+	results := b.pool.SendBatch(ctx, batch)
+	_, err := results.Exec()
+	require.NoError(t, err)
+	for range 2 {
+		rows, err := results.Query()
+		require.NoError(t, err)
+		n := 0
+		for rows.Next() {
+			if n++; n == 500 {
+				require.Equal(t, 5, ask[int](ctx, t, b.pool, "SELECT 5"))
+			}
+			var got int
+			require.NoError(t, rows.Scan(&got))
+			require.Equal(t, n, got)
+		}
+		require.NoError(t, rows.Err())
+		require.Equal(t, 1000, n)
+	}
+	require.NoError(t, results.Close())
+	require.EqualValues(t, 1, b.connector.Stats().Reclaims)
+	require.Zero(t, b.connector.Stats().BufferedBytes)
+}
+
+// TestRowsOfATaskAreNotReadWithoutNeed, and what the program has of a row stays when they are.
+func TestRowsOfATaskAreNotReadWithoutNeed(t *testing.T) {
+	t.Parallel()
+	b := open(t, "pool_max_conns=1")
+	ctx, end := pooldriver.WithTask(t.Context())
+	defer end()
+	rows, err := b.pool.Query(ctx, "SELECT 'row ' || g FROM generate_series(1, 1000) g")
+	require.NoError(t, err)
+	require.True(t, rows.Next())
+	require.True(t, rows.Next())
+	require.Zero(t, b.connector.Stats().ReadAheads)
+	raw := rows.RawValues()
+	require.Equal(t, 5, ask[int](ctx, t, b.pool, "SELECT 5"))
+	require.EqualValues(t, 1, b.connector.Stats().ReadAheads)
+	require.Positive(t, b.connector.Stats().BufferedBytes)
+	var text string
+	require.NoError(t, rows.Scan(&text))
+	require.Equal(t, "row 2", text)
+	require.Equal(t, "row 2", string(raw[0]))
+	end() // nobody closes the rows
+	require.Eventually(t, func() bool { return b.connector.Stats().BufferedBytes == 0 }, waits, tick)
+}
+
 func TestWhatStatementsLeaveIsCleaned(t *testing.T) {
 	t.Parallel()
 	b, ctx := open(t, "pool_max_conns=1"), t.Context()

@@ -3,6 +3,7 @@ package pgxface
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -80,3 +81,115 @@ func TestInASandboxNothingStays(t *testing.T) {
 	})
 	require.Zero(t, count(t.Context()))
 }
+
+func TestASandboxHasTheSettingsOfAContext(t *testing.T) {
+	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"
+	b := open(t)
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int, tenant text DEFAULT current_setting('app.tenant', true))")
+	require.NoError(t, err)
+	t.Run("test", func(t *testing.T) {
+		plain := t.Context()
+		b := over(t, b.Account, sandbox.Connector(t, b.connector))
+		ctx := pooldriver.WithSettings(plain, pooldriver.Settings{"app.tenant": "a"})
+		require.Equal(t, "a", ask[string](ctx, t, b.pool, tenant))
+		require.Empty(t, ask[string](plain, t, b.pool, tenant))
+		var batch pgx.Batch
+		batch.Queue(tenant).QueryRow(func(row pgx.Row) error {
+			var got string
+			require.NoError(t, row.Scan(&got))
+			require.Equal(t, "a", got)
+			return nil
+		})
+		require.NoError(t, b.pool.SendBatch(ctx, &batch).Close())
+		_, err := b.pool.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"id"}, pgx.CopyFromRows([][]any{{1}}))
+		require.NoError(t, err)
+		require.Equal(t, "a", ask[string](plain, t, b.pool, "SELECT tenant FROM t"))
+		require.NoError(t, b.pool.AcquireFunc(ctx, func(c *pgxpooldriver.Conn) error {
+			require.Equal(t, "a", ask[string](ctx, t, c, tenant))
+			require.Equal(t, "a", ask[string](plain, t, c.Conn(), tenant))
+			return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+				require.Equal(t, "a", ask[string](plain, t, tx, tenant))
+				return nil
+			})
+		}))
+		require.NoError(t, pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
+			require.Equal(t, "a", ask[string](plain, t, tx, tenant))
+			require.Equal(t, "a", ask[string](plain, t, tx.Conn(), tenant))
+			return nil
+		}))
+		require.Empty(t, ask[string](plain, t, b.pool, tenant))
+	})
+}
+
+// In QueryExecModeExec pgx writes a batch past what could carry a savepoint and settings.
+func TestABatchInModeExecInASandbox(t *testing.T) {
+	b := open(t, "default_query_exec_mode=exec", "pool_lazy_begin=true")
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (tenant text DEFAULT current_setting('app.tenant', true))")
+	require.NoError(t, err)
+	t.Run("test", func(t *testing.T) {
+		b := over(t, b.Account, sandbox.Connector(t, b.connector))
+		for _, plain := range []context.Context{t.Context(), context.Background()} {
+			a := pooldriver.WithSettings(plain, pooldriver.Settings{"app.tenant": "a"})
+			require.NoError(t, b.pool.SendBatch(a, batchOf("INSERT INTO t DEFAULT VALUES")).Close())
+			tx, err := b.pool.Begin(a)
+			require.NoError(t, err)
+			require.NoError(t, tx.SendBatch(plain, batchOf("INSERT INTO t DEFAULT VALUES", "SELECT 1")).Close())
+			require.NoError(t, tx.Commit(plain))
+			require.ErrorContains(t, b.pool.SendBatch(a, batchOf("INSERT INTO t DEFAULT VALUES", "SELECT 1 / 0")).Close(), "22012")
+			require.NoError(t, b.pool.SendBatch(plain, batchOf("INSERT INTO t DEFAULT VALUES")).Close())
+		}
+		require.Equal(t, "2 of none, 4 of a", ask[string](t.Context(), t, b.pool,
+			"SELECT count(*) FILTER (WHERE coalesce(tenant, '') = '') || ' of none, ' || count(*) FILTER (WHERE tenant = 'a') || ' of a' FROM t"))
+	})
+}
+
+// What a lent connection, a task or an argument leaves in a sandbox is not there for the next statement.
+func TestASandboxAfterWhatIsLeft(t *testing.T) {
+	const tenant = "SELECT coalesce(current_setting('app.tenant', true), '')"
+	b := open(t)
+	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int)")
+	require.NoError(t, err)
+	t.Run("test", func(t *testing.T) {
+		b, plain := over(t, b.Account, sandbox.Connector(t, b.connector)), t.Context()
+		require.NoError(t, b.pool.AcquireFunc(pooldriver.WithSettings(plain, pooldriver.Settings{"app.tenant": "a"}), func(c *pgxpooldriver.Conn) error {
+			require.Equal(t, "a", ask[string](plain, t, c.Conn(), tenant))
+			_, err := c.Exec(plain, "INSERT INTO t VALUES (1)")
+			require.NoError(t, err)
+			_, err = c.Exec(plain, "SELECT 1 / 0")
+			require.ErrorContains(t, err, "22012")
+			require.Equal(t, "a", ask[string](plain, t, c, tenant)) // the error was that statement's alone
+			return nil
+		}))
+		for range 2 {
+			require.NoError(t, b.pool.AcquireFunc(plain, func(c *pgxpooldriver.Conn) error {
+				require.Empty(t, ask[string](plain, t, c.Conn(), tenant))
+				return nil
+			}))
+		}
+		ctx, end := pooldriver.WithTask(plain)
+		tx, err := b.pool.Begin(ctx)
+		require.NoError(t, err)
+		_, err = tx.Exec(ctx, "INSERT INTO t VALUES (2)")
+		require.NoError(t, err)
+		rows, err := b.pool.Query(ctx, "SELECT 1 FROM t")
+		require.NoError(t, err)
+		require.True(t, rows.Next())
+		end() // nobody ends the transaction, and nobody closes the rows
+		short, cancel := context.WithCancel(plain)
+		for _, exec := range []func() error{
+			func() error { _, err := b.pool.Exec(short, "SELECT $1::int", panicking{}); return err },
+			func() error { _, err := b.db.ExecContext(short, "SELECT $1::int", panicking{}); return err },
+			func() error { _, err := b.db.QueryContext(short, "SELECT $1::int", panicking{}); return err },
+		} {
+			require.Panics(t, func() { _ = exec() })
+		}
+		cancel()
+		for range 100 { // no request to stop what has panicked stops them
+			require.Equal(t, 1, ask[int](plain, t, b.pool, "SELECT count(*) FROM t"))
+		}
+	})
+}
+
+type panicking struct{}
+
+func (panicking) Value() (driver.Value, error) { panic("an argument") }

@@ -22,17 +22,16 @@ type Beneath interface {
 	// LastStatement returns the outline of the last statement of a session with that number on the server. ours is false if no
 	// other user of the Connector has the session.
 	LastStatement(process uint64) (outline string, ours bool)
-	// Over makes a Connector with the same Config over one connection of another template, which
-	// Dial of t may give several times, one after the other. The connection is never checked while
+	// Over makes a Connector with the same Config over one connection of another template, which is a
+	// session.Guards. Dial of t gives the same session again and again. The connection is never checked while
 	// it is idle and never too old.
-	Over(d dialects.Dialect, t dialects.Template, o Over) driver.Connector
+	Over(t dialects.Template, o Over) driver.Connector
 }
 
 // Over is what is different in the Connector of Beneath.Over.
 type Over struct {
-	Patience     time.Duration // AcquireTimeout
-	AfterConnect func(context.Context, driver.Conn) error
-	Front        func(driver.Conn) driver.Conn // gives what Connect returns
+	Patience time.Duration  // AcquireTimeout
+	Watch    func() Watcher // of each virtual connection
 }
 
 // Taken is a real connection that was taken. Exactly one of GiveBack and Discard is called.

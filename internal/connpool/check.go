@@ -147,7 +147,7 @@ func (p *Pool) Ready(ctx context.Context) error {
 // have room and nobody waits. ask leaves the session as it is. If ask fails, the connection is
 // closed.
 func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked bool, err error) {
-	if p.draining.Load() || p.report.DialsFail() {
+	if p.draining.Load() || p.report.DialsFail() || p.env.Guards != nil {
 		return false, nil
 	}
 	r, err := p.AcquireNow(ctx)

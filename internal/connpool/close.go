@@ -54,6 +54,9 @@ func (p *Pool) patience(r *Conn) time.Duration {
 }
 
 func (p *Pool) closeSession(s dialects.Session, patience time.Duration) {
+	if p.env.Guards != nil {
+		return // it is another one's
+	}
 	ctx := context.Background()
 	if patience > 0 {
 		var cancel context.CancelFunc

@@ -115,7 +115,7 @@ func (p *Pool) dialBy(ctx context.Context, dial func(context.Context, *dialects.
 // afterConnect runs the program's hook. The hook must not leave a transaction open: the
 // first borrower's work would be part of it, and would be rolled back.
 func (p *Pool) afterConnect(ctx context.Context, s dialects.Session) error {
-	if p.config.AfterConnect == nil {
+	if p.config.AfterConnect == nil || p.env.Guards != nil { // Guards call it
 		return nil
 	}
 	if err := p.config.AfterConnect(ctx, s.Conn()); err != nil {
@@ -136,7 +136,7 @@ const hookGrace = 100 * time.Millisecond
 // returned. In that case the session is the hook's until the hook returns, and is closed after
 // that.
 func (p *Pool) boundedAfterConnect(ctx context.Context, s dialects.Session) (left bool, _ error) {
-	if p.config.AfterConnect == nil {
+	if p.config.AfterConnect == nil || p.env.Guards != nil {
 		return false, nil
 	}
 	running, err := callBounded(ctx, hookGrace, func() error { return p.afterConnect(ctx, s) }, func(value any) error {

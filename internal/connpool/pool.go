@@ -56,6 +56,7 @@ type Pool struct {
 func New(c *config.Config, t dialects.Template, u *usage.Env, starving func(waiting int), r *report.Report, numbers *atomic.Uint64) (*Pool, error) {
 	p := &Pool{config: c, template: t, traits: t.Traits(), usage: u, starving: starving, report: r, numbers: numbers}
 	p.env = session.Env{Config: c, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, Hits: &r.StmtHits, Misses: &r.StmtMisses, Generations: &p.Generations}
+	p.env.Guards, _ = t.(session.Guards)
 	p.settings.Init(c.Dialect)
 	if source := c.Credentials; source != nil {
 		p.credentials = credential.New(source, p.renewCredential)

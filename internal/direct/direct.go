@@ -23,14 +23,13 @@ type How struct {
 	// Unkept: the server reads texts by settings that may end with the statement. The driver must neither
 	// keep a statement that it prepares, nor use one that it has kept.
 	Unkept bool
-	// Whole: all rows have to be read before Send returns.
-	Whole bool
 }
 
 // Call is a statement to be sent.
 type Call struct {
 	Text    string          // as it is sent
-	More    []string        // the further texts of a batch
+	More    []string        // the further texts of a batch; nil: it is no batch
+	Args    []any           // of Text, if it is no batch
 	Queries bool            // Send returns rows
 	Effect  dialects.Effect // what the texts do not show
 	Sender  Sender
@@ -52,6 +51,12 @@ type Conn interface {
 	Start(ctx, lifetime context.Context, opts driver.TxOptions, nested bool) (driver.Tx, error)
 	// Lend lends the driver's own connection until End of the loan. effect is what the borrower may do.
 	Lend(ctx context.Context, effect dialects.Effect) (Loan, error)
+}
+
+// Kept is an optional interface of the rows that Send returns.
+type Kept interface {
+	// Kept is called when all further rows were read into memory, and the rows were closed, under their session's lock.
+	Kept()
 }
 
 // Rows are the rows of Execute.

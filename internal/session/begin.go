@@ -86,7 +86,9 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	}
 	s.call()
 	err = errors.ErrUnsupported
-	if carry {
+	if s.guard != nil {
+		t.real, err = s.guard.Begin(given, t.opts)
+	} else if carry {
 		if lazy, ok := s.server.(dialects.LazyBeginner); ok {
 			t.real, err = lazy.BeginWithNext(given, t.opts)
 			carried = err == nil
@@ -110,7 +112,7 @@ func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
 	if t.opts != (driver.TxOptions{}) {
 		s.effect |= suspectTx
 	}
-	if before == dialects.TxNone && s.inDriversTx() && t.command(s.server.Rollback) != nil {
+	if before == dialects.TxNone && s.inDriversTx() && t.command(s.rollBack) != nil {
 		s.MarkUnusable() // later statements of the task would run in the transaction, and nobody would end it
 	}
 }

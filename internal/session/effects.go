@@ -71,6 +71,9 @@ func (s *Session) RecordResult(e dialects.Effect, err error) {
 
 // EndLoan is RecordResult for what a function of Raw has done.
 func (s *Session) EndLoan(e dialects.Effect, err error) {
+	if s.guard != nil {
+		s.guard.EndLoan()
+	}
 	s.RecordResult(e, err)
 	if err != nil {
 		s.failed()
@@ -113,7 +116,7 @@ func (s *Session) recordResultSlow(e dialects.Effect, err error) {
 // answer, lastTxStatus is that answer.
 func (s *Session) lastTxStatus() dialects.TxStatus {
 	status := s.TxStatus()
-	if last, ok := s.server.(dialects.LastTxStatus); ok && status == dialects.TxLost {
+	if last, ok := s.server.(dialects.LastTxStatus); ok && s.guard == nil && status == dialects.TxLost {
 		return last.LastTxStatus()
 	}
 	return status

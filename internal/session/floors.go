@@ -45,7 +45,7 @@ func (s *Session) settleNow() {
 // written asks the server for its log, which has everything that the session has committed.
 func (s *Session) written() (log dialects.Log, err error) {
 	asked, ok := s.server.(dialects.Positioned)
-	if !ok || s.Unusable() {
+	if !ok || s.guard != nil || s.Unusable() {
 		return log, dialects.ErrNoPosition
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.env.PingTimeout)

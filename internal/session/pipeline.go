@@ -30,7 +30,7 @@ type Answer struct {
 // keep a statement for that. Whoever asks is its only user.
 func (s *Session) CanPipeline() bool {
 	_, ok := s.server.(dialects.Pipeliner)
-	return ok && s.env.StmtCache > s.stmts.Len() && s.env.NestedBuffer > 0
+	return ok && s.guard == nil && s.env.StmtCache > s.stmts.Len() && s.env.NestedBuffer > 0
 }
 
 // HasPipelined reports whether text is prepared for pipelines. CanPipeline has said yes, and nobody else uses

@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/pooldriver/pooldriver/internal/bytesize"
+	"github.com/pooldriver/pooldriver/internal/direct"
 	"github.com/pooldriver/pooldriver/internal/driverconn"
 	"github.com/pooldriver/pooldriver/internal/rowbuffer"
 )
@@ -105,6 +106,9 @@ func (r *Rows) readAhead(ctx context.Context, most limits) error {
 	if r.usage == inPlace || r.detachable() {
 		r.usage = detached
 		s.owner.Detached()
+	}
+	if k, ok := r.real.(direct.Kept); ok {
+		k.Kept()
 	}
 	r.ahead.Store(b) // comes last: from here on the owner reads b without the lock
 	return nil

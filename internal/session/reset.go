@@ -103,12 +103,12 @@ func (s *Session) EndReset() {
 // Rollback ends a transaction that is open or may be open. open reports whether one was known
 // to be open. done reports whether certainly none is open now.
 func (s *Session) Rollback(ctx context.Context) (open, done bool) {
-	switch s.server.TxStatus() {
+	switch s.status() {
 	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
 		open = true
 	}
-	err := s.server.Rollback(ctx)
-	return open, err == nil && s.server.TxStatus() == dialects.TxNone
+	err := s.rollBack(ctx)
+	return open, err == nil && s.status() == dialects.TxNone
 }
 
 // Undo closes the rows and rolls back the transaction of a task that has ended. open reports
@@ -143,7 +143,13 @@ func (s *Session) Clean(ctx context.Context, always bool) error {
 	if always {
 		effect |= dialects.Suspect
 	}
-	kept, err := s.server.Clean(ctx, effect)
+	var kept bool
+	var err error
+	if s.guard != nil {
+		err = s.guard.Clean(effect)
+	} else {
+		kept, err = s.server.Clean(ctx, effect)
+	}
 	if err != nil {
 		return err
 	}
@@ -166,7 +172,7 @@ func (s *Session) EndRoleDoubt() { s.roleDoubt = false }
 
 // CheckRole asks the server whether it is what the DSN asks for.
 func (s *Session) CheckRole(ctx context.Context) error {
-	if c, ok := s.server.(dialects.RoleChecker); ok {
+	if c, ok := s.server.(dialects.RoleChecker); ok && s.guard == nil {
 		return c.CheckRole(ctx)
 	}
 	return nil
@@ -186,6 +192,12 @@ func (e *SilentError) Error() string {
 // fails on a dead session. It waits IdleTimeout at most. Its error is nil if the session can be
 // lent. If ctx has not ended, an error means that the session is dead.
 func (s *Session) CheckIdle(ctx context.Context) error {
+	if s.guard != nil {
+		if s.status() == dialects.TxLost {
+			return ErrFoundDead
+		}
+		return nil
+	}
 	switch s.server.Peek() {
 	case dialects.Dead:
 		return ErrFoundDead
@@ -260,6 +272,9 @@ func (s *Session) Share(ctx context.Context) error {
 func (s *Session) PingServer(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.env.PingTimeout)
 	defer cancel()
+	if s.guard != nil {
+		return s.pingUnder(ctx, s.server.Ping)
+	}
 	return s.server.Ping(ctx)
 }
 
@@ -284,12 +299,17 @@ func (s *Session) EndsTx(said dialects.Diagnosis, effect dialects.Effect) bool {
 	if said&dialects.TxDoubt != 0 && !s.askTxStatus() {
 		return true
 	}
-	return s.server.TxStatus() == dialects.TxNone
+	return s.status() == dialects.TxNone
 }
 
 // CloseStatements closes the kept statements, unless they end with the session.
 func (s *Session) CloseStatements() {
 	s.stmts.DisownAll()
+	if s.guard != nil {
+		s.stmts.CloseAll()
+		s.guard.End()
+		return
+	}
 	if !s.traits.StatementsEndWithSession {
 		s.stmts.CloseAll()
 	}

@@ -26,10 +26,11 @@ type Rows struct {
 	ahead atomic.Pointer[rowbuffer.Buffer]
 	lost  atomic.Pointer[error]
 
-	live    bool // the driver's rows are open
-	ended   bool // the driver has said io.EOF for this result set
-	onRow   bool // the driver's rows are at a row
-	tooMuch bool // reading ahead has reached its limit
+	under   Under // of the session's Guard; nil: none is there
+	live    bool  // the driver's rows are open
+	ended   bool  // the driver has said io.EOF for this result set
+	onRow   bool  // the driver's rows are at a row
+	tooMuch bool  // reading ahead has reached its limit
 	usage   usage
 	query   string            // the text, where usage is alone and the dialect has not judged it
 	tried   int64             // bytes that were ever read ahead
@@ -55,7 +56,7 @@ const (
 // OpenRows makes r, which is new, the rows of st, which has just run. They are the last ones on the
 // session. isAlone says that nothing else has happened in their checkout.
 func (s *Session) OpenRows(r *Rows, st *Statement, isAlone bool) {
-	r.session, r.real, r.stmt, r.live = s, st.Rows, st.prepared, true
+	r.session, r.real, r.stmt, r.live, r.under = s, st.Rows, st.prepared, true, st.Under
 	r.scanner = driverconn.ColumnScannerOf(st.Rows)
 	if isAlone {
 		r.usage, r.query = alone, st.Text
@@ -69,7 +70,8 @@ func (s *Session) OpenRows(r *Rows, st *Statement, isAlone bool) {
 // text is judged once, however often others look.
 func (r *Rows) detachable() bool {
 	if r.usage == alone && r.query != "" {
-		if judge, ok := r.session.env.Dialect.(dialects.ReadJudge); !ok || !judge.OnlyReads(r.query) {
+		// Under a Guard the next statement of their borrower finds the same session.
+		if judge, ok := r.session.env.Dialect.(dialects.ReadJudge); r.session.guard == nil && (!ok || !judge.OnlyReads(r.query)) {
 			r.usage = shared
 		}
 		r.query = ""
@@ -186,6 +188,13 @@ func (r *Rows) readFailed(err error) error {
 
 // next calls the driver as database/sql does.
 func (r *Rows) next(dest []driver.Value) error {
+	if r.under != nil {
+		return r.under.Read(func() error { return r.nextOf(dest) })
+	}
+	return r.nextOf(dest)
+}
+
+func (r *Rows) nextOf(dest []driver.Value) error {
 	if r.scanner != nil {
 		return r.scanner.NextRow()
 	}
@@ -261,7 +270,7 @@ func (r *Rows) readSet() error {
 		return io.EOF
 	}
 	r.session.running++
-	err := n.NextResultSet()
+	err := r.readUnder(n.NextResultSet)
 	r.session.running--
 	r.onRow = false
 	if err == nil {
@@ -303,7 +312,11 @@ func (r *Rows) Close() (err error) {
 		}
 	}()
 	s.running++
-	err = r.real.Close()
+	if r.under != nil {
+		err = r.under.Close(r.real.Close)
+	} else {
+		err = r.real.Close()
+	}
 	s.running--
 	if r.stmt != nil {
 		r.stmt.Open--

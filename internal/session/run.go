@@ -45,7 +45,12 @@ type Statement struct {
 
 	// Direct sends it in place of the driver's methods for texts; nil: those do. Converted is true then.
 	Direct *direct.Call
+
+	Under Under // of Rows; nil: no Guard is there
 }
+
+// Settings are the settings that c carries.
+func (c *Cargo) Settings() []dialects.ContextSetting { return c.settings }
 
 // Progress says how far Run has come with a statement.
 type Progress uint8
@@ -120,7 +125,7 @@ func (s *Session) isReady(st *Statement) bool {
 func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error) {
 	st.prepared, st.Said = nil, 0
 	switch {
-	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)): // else the server reads the text by the settings
+	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)) && !s.controls(st.Text): // else the server reads the text by the settings
 		if p, err := s.find(ctx, st); err != nil {
 			return p, err
 		}
@@ -155,18 +160,10 @@ func (s *Session) sendsTexts(st *Statement) bool {
 func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	s.recordStatement(st)
 	s.call()
-	switch {
-	case st.prepared != nil && st.Queries:
-		st.Rows, err = driverconn.QueryStmt(ctx, st.prepared.Driver, st.Args)
-	case st.prepared != nil:
-		st.Result, err = driverconn.ExecStmt(ctx, st.prepared.Driver, st.Args)
-	default:
-		if err = s.sendText(ctx, st); err != nil {
-			var again bool
-			if again, err = s.recompiles(ctx, st.Text, err); again {
-				err = s.sendText(ctx, st)
-			}
-		}
+	if st.prepared != nil {
+		err = s.sendOnce(ctx, st)
+	} else {
+		err = s.sendText(ctx, st)
 	}
 	if st.Queries && err == nil {
 		st.Columns = columnsOf(st.Rows)
@@ -175,7 +172,50 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	return err
 }
 
-func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
+// sendText has the driver execute a text, and counts what the driver itself prepares and keeps for that.
+func (s *Session) sendText(ctx context.Context, st *Statement) error {
+	if s.rereader != nil {
+		prepared, executed := s.rereader.Kept()
+		defer s.countKept(prepared, executed)
+	}
+	err := s.sendOnce(ctx, st)
+	if err == nil {
+		return nil
+	}
+	again, err := s.recompiles(ctx, st.Text, err)
+	if again {
+		err = s.sendOnce(ctx, st)
+	}
+	return err
+}
+
+// countKept counts what was prepared and executed since.
+func (s *Session) countKept(prepared, executed uint64) {
+	nowPrepared, nowExecuted := s.rereader.Kept()
+	misses, uses := nowPrepared-prepared, nowExecuted-executed
+	if misses+uses == 0 {
+		return
+	}
+	s.env.Misses.Add(misses)
+	s.env.Hits.Add(max(misses, uses) - misses)
+}
+
+func (s *Session) sendOnce(ctx context.Context, st *Statement) error {
+	if s.guard != nil {
+		return s.execute(ctx, st)
+	}
+	return s.toDriver(ctx, st)
+}
+
+func (s *Session) toDriver(ctx context.Context, st *Statement) (err error) {
+	switch {
+	case st.prepared != nil && st.Queries:
+		st.Rows, err = driverconn.QueryStmt(ctx, st.prepared.Driver, st.Args)
+		return err
+	case st.prepared != nil:
+		st.Result, err = driverconn.ExecStmt(ctx, st.prepared.Driver, st.Args)
+		return err
+	}
 	if st.Direct != nil {
 		return s.sendDirect(ctx, st)
 	}
@@ -191,12 +231,11 @@ func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
 	return err
 }
 
-// sendDirect has the caller send st. In a sandbox that is a function of Raw.
+// sendDirect has the caller send st.
 func (s *Session) sendDirect(ctx context.Context, st *Statement) (err error) {
-	_, whole := s.server.(rawReturner)
-	how := direct.How{Unkept: s.rereader != nil && s.readsAnew(), Whole: whole}
-	st.Rows, err = st.Direct.Sender.Send(ctx, s.DriverConn(), how)
-	return s.RawReturned(err)
+	how := direct.How{Unkept: s.rereader != nil && s.readsAnew()}
+	st.Rows, err = st.Direct.Sender.Send(ctx, s.realConn(), how)
+	return err
 }
 
 // answered records what the driver has answered.
@@ -267,7 +306,7 @@ func (s *Session) mayRenew(st *Statement) bool {
 	if st.Effect&dialects.Writes != 0 && dialects.MayBeScript(st.Text) {
 		return false
 	}
-	switch s.server.TxStatus() {
+	switch s.status() {
 	case dialects.TxOpen, dialects.TxFailed, dialects.TxImplicit:
 		return false
 	}

@@ -29,6 +29,8 @@ type Env struct {
 	ReadAheads, Hits, Misses *atomic.Uint64
 	// Generations are those of the texts that the program has prepared.
 	Generations *stmtcache.Generations
+	// Guards makes the sessions those of a test; nil: they are sessions of the server.
+	Guards Guards
 }
 
 // Owner is who has a session. Its methods are called while nobody else uses the session.
@@ -73,6 +75,7 @@ type Session struct {
 	counts  bool // server counts what is sent
 	// severed: Sever was called.
 	severed atomic.Bool
+	guard   Guard // nil for most
 	// effect is the effect of all statements since the last reset.
 	effect dialects.Effect
 	health health
@@ -138,6 +141,9 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 	if known, ok := server.(dialects.ConnTraits); ok {
 		traits = known.Traits()
 	}
+	if env.Guards != nil {
+		traits, s.guard = env.Guards.Adapt(traits), env.Guards.Guard()
+	}
 	s.env, s.server, s.traits, s.owner = env, server, traits, owner
 	s.conn = driverconn.New(server.Conn())
 	s.canReset = s.conn.Resetter != nil
@@ -145,8 +151,11 @@ func (s *Session) Init(env *Env, server dialects.Session, traits dialects.Traits
 		s.conn.Resetter = nil
 	}
 	s.stmts = stmtcache.New(env.StmtCache)
+	if s.guard != nil {
+		s.stmts.CloseBy = s.guard.CloseStmt
+	}
 	_, s.counts = server.Sent()
-	if i, ok := server.(dialects.Irreplaceable); ok {
+	if i, ok := server.(dialects.Irreplaceable); ok && s.guard == nil {
 		s.irreplaceable = i.Irreplaceable()
 	}
 	if c, ok := server.(dialects.SettingsCarrier); ok && c.CarriesSettings() {
@@ -166,6 +175,13 @@ func (s *Session) Irreplaceable() bool { return s.irreplaceable }
 
 // DriverConn is the driver's own connection, for Raw.
 func (s *Session) DriverConn() driver.Conn {
+	if s.guard != nil {
+		s.guard.Lend()
+	}
+	return s.realConn()
+}
+
+func (s *Session) realConn() driver.Conn {
 	if w, ok := s.server.(dialects.Unwrapper); ok {
 		return w.Unwrap()
 	}
@@ -175,13 +191,11 @@ func (s *Session) DriverConn() driver.Conn {
 // RawReturned is called when a function of Raw has returned err. It returns the error of Raw: a
 // sandbox may have undone what the function has done.
 func (s *Session) RawReturned(err error) error {
-	if r, ok := s.server.(rawReturner); ok && err == nil {
-		return r.RawReturned()
+	if s.guard != nil && err == nil {
+		return s.guard.Returned()
 	}
 	return err
 }
-
-type rawReturner interface{ RawReturned() error }
 
 // Lend gives the session to a borrower: to a task or, if inTask is false, to a checkout
 // without a task.
@@ -221,13 +235,21 @@ func (s *Session) InTask() bool { return s.inTask }
 // Ping asks the driver for a sign of life.
 func (s *Session) Ping(ctx context.Context) error {
 	s.call()
-	err := s.conn.Ping(ctx)
+	var err error
+	if s.guard == nil {
+		err = s.conn.Ping(ctx)
+	} else {
+		err = s.pingUnder(ctx, s.conn.Ping)
+	}
 	s.returned()
 	return err
 }
 
 // Command executes a statement of this package or of its caller, and not of the program.
 func (s *Session) Command(ctx context.Context, text string, args ...driver.NamedValue) error {
+	if s.guard != nil {
+		return s.guard.Call(ctx, text, func(ctx context.Context) error { return s.conn.Command(ctx, text, args...) })
+	}
 	return s.conn.Command(ctx, text, args...)
 }
 
@@ -258,7 +280,7 @@ func (s *Session) Unsent() (unsent, counted bool) {
 // by a text or after an error. Otherwise the status is unknown.
 func (s *Session) TxStatus() dialects.TxStatus {
 	if s.traits.StatusKnown || s.health == uncertain || s.health == txGone || s.effect&dialects.TxControl != 0 {
-		return s.server.TxStatus()
+		return s.status()
 	}
 	return dialects.TxUnknown
 }
@@ -267,8 +289,8 @@ func (s *Session) TxStatus() dialects.TxStatus {
 // It needs no lock. The session is not lent again, because Inspect finds it severed.
 func (s *Session) Sever() {
 	s.severed.Store(true)
-	if c, ok := s.server.(dialects.Severable); ok {
-		c.Sever()
+	if sever := s.severer(); sever != nil {
+		sever()
 	}
 }
 
@@ -285,8 +307,8 @@ func (s *Session) Severed() bool { return s.severed.Load() }
 //
 //	defer s.spare(s.severAfter())
 func (s *Session) severAfter() *time.Timer {
-	if c, ok := s.server.(dialects.Severable); ok {
-		return time.AfterFunc(s.env.CleanTimeout, c.Sever)
+	if sever := s.severer(); sever != nil {
+		return time.AfterFunc(s.env.CleanTimeout, sever)
 	}
 	return nil
 }

@@ -110,7 +110,12 @@ func (s *Session) useSettingsInTx(ctx context.Context, use Use) (Cargo, error) {
 
 func (s *Session) callSetter(ctx context.Context, setter dialects.SettingsSetter, want []dialects.ContextSetting) error {
 	s.call()
-	err := setter.SetSettings(ctx, want)
+	var err error
+	if s.guard != nil {
+		err = s.guard.SetSettings(ctx, want)
+	} else {
+		err = setter.SetSettings(ctx, want)
+	}
 	s.returned()
 	return err
 }
@@ -129,6 +134,7 @@ func (s *Session) setSettings(ctx context.Context, want []dialects.ContextSettin
 	st.inForce = false
 	err := s.callSetter(ctx, setter, want)
 	switch {
+	case s.carrier != nil && s.guard != nil: // they end before the next statement
 	case err == nil:
 		st.held, st.inForce = want, true
 	case want == nil:
@@ -152,6 +158,11 @@ func (s *Session) ReadBySettings() bool {
 
 // sendWithSettings sends st, which carries settings.
 func (s *Session) sendWithSettings(ctx context.Context, st *Statement) error {
+	if s.guard != nil { // it puts them in force with st
+		err := s.send(ctx, st)
+		s.settings.inForce = s.settings.inForce || st.Cargo.inTx && err == nil
+		return err
+	}
 	err := s.carrier.CarrySettings(ctx, st.Cargo.settings)
 	if err == nil {
 		err = s.send(ctx, st)

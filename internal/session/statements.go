@@ -13,6 +13,10 @@ import (
 
 // Prepare prepares the text of st, if that is not done yet, and keeps the statement.
 func (s *Session) Prepare(ctx context.Context, st *Statement) (Progress, error) {
+	if s.controls(st.Text) {
+		_, err := s.guard.Controls(st.Text)
+		return Unexecuted, err
+	}
 	p, err := s.find(ctx, st)
 	if err == nil {
 		s.stmts.Done(st.prepared)
@@ -59,7 +63,7 @@ func (s *Session) kept(text string, generation uint64) *stmtcache.Stmt {
 // prepareOwned prepares a text for a statement of the program's that owns what it prepares.
 func (s *Session) prepareOwned(ctx context.Context, text string, owner *stmtcache.Owner) (*stmtcache.Stmt, error) {
 	s.call()
-	si, err := s.conn.Prepare(ctx, text)
+	si, err := s.prepareText(ctx, text)
 	s.returned()
 	if err != nil {
 		return nil, err
@@ -78,16 +82,16 @@ func (s *Session) Disown(owner *stmtcache.Owner) error {
 // prepare prepares a text, and keeps the statement if keep is true.
 func (s *Session) prepare(ctx context.Context, text string, generation uint64, keep bool) (*stmtcache.Stmt, error) {
 	s.call()
-	si, err := s.conn.Prepare(ctx, text)
+	si, err := s.prepareText(ctx, text)
 	if err != nil && s.env.Dialect.Diagnose(err)&dialects.TooManyPrepared != 0 {
 		s.stmts.CloseAll()
 		s.owner.StatementsExhausted()
-		si, err = s.conn.Prepare(ctx, text)
+		si, err = s.prepareText(ctx, text)
 	}
 	if err != nil {
 		var again bool
 		if again, err = s.recompiles(ctx, text, err); again {
-			si, err = s.conn.Prepare(ctx, text)
+			si, err = s.prepareText(ctx, text)
 		}
 	}
 	s.returned()

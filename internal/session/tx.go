@@ -145,7 +145,7 @@ func (s *Session) TxLost() bool {
 // txLost is the part of TxLost that is rarely needed, so that TxLost is inlined.
 func txLost(s *Session) bool {
 	if a, ok := s.server.(dialects.TxAsker); ok && s.txFailed && s.tx != nil && s.tx.hasBegun() && !s.Unusable() {
-		switch a.AskTx() {
+		switch s.askTx(a) {
 		case dialects.TxNone:
 			s.TxEnded()
 		case dialects.TxUnknown: // rows are open, so the next statement fails as the last one
@@ -154,6 +154,13 @@ func txLost(s *Session) bool {
 	}
 	s.txFailed = false
 	return (s.health == txGone || s.health == unusable && s.inTask) && s.Begun()
+}
+
+func (s *Session) askTx(a dialects.TxAsker) dialects.TxStatus {
+	if s.guard != nil {
+		return s.status()
+	}
+	return a.AskTx()
 }
 
 // TxEnded records that the server has ended the transaction by an error.
@@ -189,7 +196,7 @@ func (s *Session) Began(t *Tx, since time.Time) {
 func (s *Session) Savepoint(ctx context.Context, t *Tx) error {
 	t.session, t.savepoint = s, "pooldriver_"+strconv.Itoa(len(s.inner)+1)
 	s.call()
-	err := s.conn.Command(ctx, s.traits.SavepointTexts().Begin+" "+t.savepoint)
+	err := s.Command(ctx, s.traits.SavepointTexts().Begin+" "+t.savepoint)
 	s.returned()
 	return err
 }
@@ -416,7 +423,7 @@ func (t *Tx) commitReal() error {
 // task's next statement would run in it.
 func (t *Tx) insist() {
 	s := t.session
-	if s.InTx() && t.command(s.server.Rollback) != nil {
+	if s.InTx() && t.command(s.rollBack) != nil {
 		s.MarkUnusable()
 	}
 }
@@ -442,7 +449,7 @@ func (s *Session) forget(t *Tx) {
 }
 
 func (t *Tx) execute(text string) error {
-	return t.command(func(ctx context.Context) error { return t.session.conn.Command(ctx, text) })
+	return t.command(func(ctx context.Context) error { return t.session.Command(ctx, text) })
 }
 
 // command runs a command of this package. It does not end with BeginTx's context, but after

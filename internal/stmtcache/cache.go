@@ -28,6 +28,9 @@ type Cache struct {
 
 	owned map[*Owner]*Stmt // beside the statements that are kept by their texts
 
+	// CloseBy closes the driver's statements; nil: their Close does.
+	CloseBy func(driver.Stmt) error
+
 	forgotten int
 }
 
@@ -145,9 +148,16 @@ func (c *Cache) Add(text string, generation uint64, si driver.Stmt, keep bool) *
 
 // Done ends a use of s: one execution, or one set of rows.
 func (c *Cache) Done(s *Stmt) {
-	if !s.cached && s.Open == 0 && s.Driver.Close() != nil {
+	if !s.cached && s.Open == 0 && c.close(s) != nil {
 		c.closeFailed = true
 	}
+}
+
+func (c *Cache) close(s *Stmt) error {
+	if c.CloseBy != nil {
+		return c.CloseBy(s.Driver)
+	}
+	return s.Driver.Close()
 }
 
 // drop takes an entry out. If rows of its statement are open, the Close of the rows closes the

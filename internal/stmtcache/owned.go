@@ -57,7 +57,7 @@ func (c *Cache) Disown(o *Owner) error {
 	if s.Open > 0 {
 		return nil
 	}
-	return s.Driver.Close()
+	return c.close(s)
 }
 
 // CloseOrphans closes the statements whose owners are closed.

@@ -3,9 +3,11 @@ package virtual
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
@@ -14,6 +16,9 @@ import (
 )
 
 // This file begins transactions, savepoints, and transactions that were deferred.
+
+// errReading has pgx's words. In a task the rows are read into memory.
+var errReading = errors.New("pooldriver: conn busy: rows are open on this connection or transaction: close them before Begin")
 
 // newTx returns a transaction of c on r that has not begun. r is nil if the transaction is deferred and
 // has no connection.
@@ -39,6 +44,12 @@ func defers(ctx context.Context, c *conn, opts driver.TxOptions) bool {
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
 // begin is not deferred here.
 func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx, error) {
+	if w := c.watcher; w != nil {
+		if _, err := w.Enter(ctx, beneath.UseBegin, ""); err != nil {
+			return nil, err
+		}
+		defer w.Leave(nil)
+	}
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
 		return nil, err
@@ -59,6 +70,9 @@ func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx,
 // begins a savepoint.
 func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
+	if op.rare != nil && !c.held.Shares() && r.Session.Reading() {
+		return false, errReading
+	}
 	t := newTx(txContext(ctx, op), c, op.opts, r)
 	setting := ""
 	if !c.held.Shares() {
@@ -174,7 +188,7 @@ func (op *operation) beginDeferred(ctx context.Context) (again bool, _ error) {
 		}
 	}
 	touched := c.held.Touched()
-	carried, err := r.Session.BeginDeferred(ctx, op.kind != lending)
+	carried, err := r.Session.BeginDeferred(ctx, !op.bypasses())
 	if again, err = op.finishUnexecuted(ctx, err); again {
 		return true, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/replica"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
@@ -25,6 +26,8 @@ type checkout struct {
 	spare   *rows            // closed rows, which the next query uses again
 	on      *replica.Replica // that serves it; nil: the primary does
 	to      *route           // of the present operation; nil: there are no replicas
+	refused error            // what watcher has said of the present operation
+	watcher beneath.Watcher  // nil: none
 	renamed uint32           // how many of its statements had dialects.Renames
 	owes    bool             // it has given a result or a prepared statement to the program
 	// refusal is the error of every operation; nil: operations run. With

@@ -43,8 +43,9 @@ func (s *Source) Conn(ctx context.Context, closer func()) driver.Conn {
 	if s.Replicas != nil {
 		c.to = new(route)
 	}
-	if s.Front != nil {
-		return s.Front(c)
+	if s.Watch != nil {
+		c.watcher = s.Watch()
+		c.watcher.Take()
 	}
 	return c
 }
@@ -108,6 +109,9 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	}
 	done = true
 	c.gives()
+	if c.watcher != nil {
+		c.watcher.Prepared(v, query)
+	}
 	return v, nil
 }
 
@@ -152,6 +156,9 @@ func (c *conn) ResetSession(ctx context.Context) error {
 	}
 	c.owedTo = nil
 	c.held.Take(ctx)
+	if c.watcher != nil {
+		c.watcher.Take()
+	}
 	return nil
 }
 
@@ -161,6 +168,9 @@ func (c *conn) ResetSession(ctx context.Context) error {
 func (c *conn) IsValid() bool {
 	c.owe()
 	c.end()
+	if c.watcher != nil {
+		c.watcher.Give()
+	}
 	return !c.closed && c.refusal == nil && !c.isOwed()
 }
 
@@ -172,6 +182,9 @@ func (c *conn) Close() error {
 	}
 	c.closed = true
 	c.discard()
+	if c.watcher != nil {
+		c.watcher.Give()
+	}
 	// database/sql closes statements before their connection, but not those of a
 	// transaction whose end failed with ErrBadConn.
 	for len(c.aging) > 0 {

@@ -89,6 +89,9 @@ func (op *operation) do(ctx context.Context) error {
 		return c.refusal
 	}
 	defer op.done()
+	if c.watcher != nil && !enter(ctx, op) {
+		return c.refused
+	}
 	for {
 		op.started = false
 		if c.to != nil {
@@ -100,10 +103,11 @@ func (op *operation) do(ctx context.Context) error {
 			}
 		}
 		if err := c.held.Reach(ctx, &op.Want); err != nil {
-			if c.on != nil && elsewhere(ctx, op, err) {
+			again, err := unreached(ctx, op, err)
+			if again {
 				continue
 			}
-			return ctxerr.Of(ctx, err)
+			return err
 		}
 		if op.Answer != nil {
 			if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
@@ -126,6 +130,19 @@ func (op *operation) do(ctx context.Context) error {
 		}
 		c.held.Unlock(&op.Want)
 	}
+}
+
+// unreached is called with the error of an operation that has got no connection. again: it tries once more.
+func unreached(ctx context.Context, op *operation, err error) (again bool, _ error) {
+	if elsewhere(ctx, op, err) {
+		return true, nil
+	}
+	if w := op.c.watcher; w != nil {
+		if err = w.Waits(ctx, err); err == nil {
+			return true, nil
+		}
+	}
+	return false, ctxerr.Of(ctx, err)
 }
 
 // goTo makes to the server of the checkout; nil: the primary.
@@ -181,6 +198,9 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w := rows.checkout.watcher; w != nil {
+		w.Opened()
+	}
 	return rows.handedOut(), nil
 }
 
@@ -189,7 +209,7 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	op.started, op.calls = true, r.Session.Calls()
-	if c.held.WasTakenBack() && op.kind != preparing && op.is(textcache.AsksBack) {
+	if c.held.WasTakenBack() && op.kind != preparing && c.watcher == nil && op.is(textcache.AsksBack) { // a sandbox has one session
 		return false, errTakenBack
 	}
 	if c.on != nil {
@@ -371,6 +391,9 @@ func (op *operation) done() {
 	c.held.Done(&op.Want)
 	if op.sharing != nil {
 		op.tellShared()
+	}
+	if c.watcher != nil {
+		leave(c)
 	}
 	c.endEarly()
 }

@@ -18,7 +18,7 @@ import (
 func (op *operation) useSettings(ctx context.Context) (again bool, _ error) {
 	use := session.ToExecute
 	switch {
-	case op.kind == lending:
+	case op.bypasses():
 		use = session.ToLend
 	case op.kind == preparing, op.kind == beginning, op.controlsTx():
 		use = session.ToPrepare
@@ -44,6 +44,11 @@ func (op *operation) useSettingsOf(ctx context.Context, use session.Use) (again 
 	}
 	err = fmt.Errorf("pooldriver: applying the settings of the context (WithSettings) on %s: %w", op.c.source.report.Target(), err)
 	return op.finishUnexecuted(ctx, err)
+}
+
+// bypasses reports whether nothing can go ahead of what op sends, in its packet.
+func (op *operation) bypasses() bool {
+	return op.kind == lending || op.Direct != nil && op.Direct.More != nil && op.c.source.traits.BatchesBypass
 }
 
 // controlsTx reports whether a statement does nothing but begin or end a transaction, or a

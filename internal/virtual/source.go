@@ -3,7 +3,6 @@
 package virtual
 
 import (
-	"database/sql/driver"
 	"sync/atomic"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -25,9 +24,9 @@ type Source struct {
 	report *report.Report
 	// hiddenValidator: the log knows of a wrapper that keeps IsValid from us.
 	hiddenValidator atomic.Bool
-	Replicas        *replica.Set                  // nil: there are none
-	Inside          beneath.Beneath               // what package sandbox may do; nil: nothing
-	Front           func(driver.Conn) driver.Conn // gives what Conn returns; nil: what Conn makes
+	Replicas        *replica.Set           // nil: there are none
+	Inside          beneath.Beneath        // what package sandbox may do; nil: nothing
+	Watch           func() beneath.Watcher // of each virtual connection; nil: nobody watches
 	judges          textcache.Judges
 	texts           textcache.Cache // far larger than the rest
 }

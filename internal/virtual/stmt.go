@@ -31,6 +31,9 @@ func (s *stmt) NumInput() int { return -1 }
 // Close sends nothing, unless the program owns the driver's statement. The cache owns the other
 // statements, and database/sql may call Close under its own lock, under which we do no I/O.
 func (s *stmt) Close() error {
+	if w := s.conn.watcher; w != nil {
+		w.Closed(s)
+	}
 	s.conn.endText(&s.text)
 	return s.conn.closeOwned(&s.text)
 }

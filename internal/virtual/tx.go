@@ -67,6 +67,9 @@ func (t *transaction) Commit() error {
 	if !t.held.Leave() {
 		return sql.ErrTxDone
 	}
+	if w := t.checkout.watcher; w != nil {
+		defer w.Ended()
+	}
 	t.commits = true
 	if t.endsAfterRaw() {
 		return errEndInRaw
@@ -90,6 +93,9 @@ func (t *transaction) Rollback() error {
 	if !t.held.Leave() {
 		return sql.ErrTxDone
 	}
+	if w := t.checkout.watcher; w != nil {
+		defer w.Ended()
+	}
 	if t.endsAfterRaw() {
 		return nil
 	}
@@ -110,6 +116,9 @@ func (t *transaction) Held() *binding.Tx { return &t.held }
 
 // handedOut is what database/sql gets of t. scope is that of its InTx, which may ask for t later.
 func (t *transaction) handedOut(scope *task.Scope) driver.Tx {
+	if w := t.checkout.watcher; w != nil {
+		w.Begun(t.held.Tx.Context())
+	}
 	if scope != nil || t.held.InTask() {
 		return t
 	}

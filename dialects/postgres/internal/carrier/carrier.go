@@ -53,6 +53,8 @@ type Carrier struct {
 	busy atomic.Bool
 	tail [len(idle)]byte // the last bytes that pgx has read; only Read writes it
 
+	prepared, executed atomic.Uint64 // messages for statements that have names
+
 	mu      sync.Mutex // protects following fields, except for packet
 	state   state
 	head    []byte // the messages of the BEGIN that is held
@@ -177,6 +179,11 @@ func (c *Carrier) CarryAhead(texts []string, settings []dialects.ContextSetting)
 		next.addSettings(settings)
 	}
 	return c.load(next)
+}
+
+// Kept counts the messages of pgx that prepare a statement with a name, and those that execute one.
+func (c *Carrier) Kept() (prepared, executed uint64) {
+	return c.prepared.Load(), c.executed.Load()
 }
 
 // Passing reports whether everything that pgx writes next reaches the server unchanged.

@@ -379,3 +379,21 @@ func TestWhatIsSentAheadWaitsForAStatement(t *testing.T) {
 	s.requireSent(t, "CS")
 	require.False(t, c.Unload())
 }
+
+func TestStatementsWithNamesAreCounted(t *testing.T) {
+	s := &script{}
+	c := s.idleCarrier(t)
+	counted := func(prepared, executed uint64, messages ...pgproto3.Message) {
+		t.Helper()
+		beforePrepared, beforeExecuted := c.Kept()
+		s.write(t, c, messages...)
+		nowPrepared, nowExecuted := c.Kept()
+		require.Equal(t, [2]uint64{prepared, executed}, [2]uint64{nowPrepared - beforePrepared, nowExecuted - beforeExecuted})
+	}
+	counted(0, 0, parsed...)
+	counted(0, 0, &pgproto3.Query{String: "SELECT 1"})
+	counted(1, 0, &pgproto3.Parse{Name: "kept", Query: "SELECT 1"}, &pgproto3.Describe{ObjectType: 'S', Name: "kept"}, &pgproto3.Sync{})
+	counted(0, 2, &pgproto3.Bind{PreparedStatement: "kept"}, &pgproto3.Execute{}, &pgproto3.Bind{PreparedStatement: "kept", DestinationPortal: "p"}, &pgproto3.Sync{})
+	_, err := c.Write([]byte{'P', 0, 0, 0, 4, 'B', 0, 0, 0, 4, 'B', 0})
+	require.NoError(t, err)
+}

@@ -7,6 +7,9 @@ const onePacket = 16 << 10
 
 // Write implements io.Writer. p is one write of pgx: one or more whole messages.
 func (c *Carrier) Write(p []byte) (int, error) {
+	if len(p) > 0 && (p[0] == 'P' || p[0] == 'B') {
+		c.count(p)
+	}
 	if !c.busy.Load() {
 		return c.w.Write(p)
 	}
@@ -33,6 +36,27 @@ func (c *Carrier) Write(p []byte) (int, error) {
 		case later:
 			if err := c.catchUp(); err != nil {
 				return 0, err
+			}
+		}
+	}
+}
+
+// count counts the statements of p, whole messages, that have names. The name of a Bind's statement follows that of its portal.
+func (c *Carrier) count(p []byte) {
+	for {
+		msg, err := firstMessage(p)
+		if err != nil || msg == nil {
+			return
+		}
+		p = p[len(msg):]
+		switch body := msg[headerSize:]; msg[0] {
+		case 'P':
+			if len(body) > 0 && body[0] != 0 {
+				c.prepared.Add(1)
+			}
+		case 'B':
+			if _, name, _ := bytes.Cut(body, []byte{0}); len(name) > 0 && name[0] != 0 {
+				c.executed.Add(1)
 			}
 		}
 	}
