@@ -742,7 +742,9 @@ var acts = []*act{
 		defer leave(x, reading)
 		n, tenants := x.mine(reading)
 		x.tellOwn("read only: %d of %q", n, tenants)
-		time.Sleep(4 * time.Millisecond) // look sees it
+		if x.in("replicas=tx") {
+			time.Sleep(12 * time.Millisecond) // look sees it
+		}
 		x.finish(reading, true)
 		x.crowd(5, func(int) error {
 			for range 3 {

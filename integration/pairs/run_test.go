@@ -175,6 +175,7 @@ func (w *world) play(t *testing.T, c configuration, seed uint64, only []string, 
 		t.Run("sandbox", func(t *testing.T) {
 			inside := sandbox.Connector(told{t, r}, r.connector)
 			r.db = sql.OpenDB(inside)
+			defer func() { require.NoError(t, r.db.Close()) }()
 			r.handle = r.over(r.db, inside)
 			r.work(context.Background(), seed)
 		})
