@@ -6,7 +6,7 @@
 # make test-next  what the next Go release changes for us, on GO_NEXT
 # make test-newest  the newest releases of the drivers, and of the servers, before anybody has chosen them
 # make test-postgres  on PostgreSQL 17 and an older one what depends on the server; all tests run on 18
-# make test-pairs  programs in combinations of all features, on servers of their own
+# make test-pairs  programs in combinations of all features, on servers of their own; a part of "make test"
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail, and PgBouncer; RUN=PgBouncer, Standby or Galera for one of
@@ -187,10 +187,10 @@ test-unit:
 
 test-integration: images
 	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(RARE)|$(INSTALLED),|testbed)
-	$(PAIRS) -timeout $(TEST_TIMEOUT) -skip 'TestPairs'
+	$(PAIRS) -timeout $(TEST_TIMEOUT)
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 
-# Each two features together, three minutes on servers of its own.
+# Each two features together, a minute and a half on servers of its own.
 test-pairs: images
 	$(PAIRS) -timeout $(TEST_TIMEOUT)
 

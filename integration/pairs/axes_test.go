@@ -169,10 +169,11 @@ var axes = []axis{
 		name: "cache", levels: []string{"128", "1", "0"},
 		apply: func(s *setup, level string) {
 			s.option(func(c *pooldriver.Config) { c.StmtCache = map[string]int{"128": 128, "1": 1, "0": 0}[level] })
-			if s.world.Primary.Engine == testbed.Postgres { // pgx keeps statements, too
-				s.parameters = append(s.parameters, "statement_cache_capacity="+level)
+			if s.world.account.Server.Engine != testbed.Postgres {
+				return
 			}
-			if s.world.Primary.Engine == testbed.Postgres && level == "0" {
+			s.parameters = append(s.parameters, "statement_cache_capacity="+level) // pgx keeps statements, too
+			if level == "0" {
 				s.parameters = append(s.parameters, "default_query_exec_mode=describe_exec")
 			}
 		},
