@@ -299,17 +299,22 @@ func (w *Watcher) tell(seen dialects.ReplicaState, err error, unanswered bool) (
 		}
 		return 0, false
 	}
+	return w.pauseLocked(err, unanswered), true
+}
+
+// pauseLocked is the time until the next question, after an answer.
+func (w *Watcher) pauseLocked(err error, unanswered bool) time.Duration {
 	switch {
 	case unanswered:
-		return 0, true
+		return 0
 	case err != nil:
-		return max(w.Every, failedFor), true
+		return max(w.Every, failedFor)
 	case w.waiting > 0:
-		return pollEvery, true
+		return pollEvery
 	case time.Since(w.sought) < seekFor:
-		return seekEvery, true
+		return seekEvery
 	}
-	return w.Every, true
+	return w.Every
 }
 
 // ask asks the replica once. open: there was a connection to ask on. suspect: it is silent if it takes long to connect.

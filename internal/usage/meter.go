@@ -128,7 +128,7 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 		m.label.Store(label)
 		m.text.Store(text)
 	}
-	if m.idle.Load() != 0 || m.pin.Load() != uint32(pinning.Conn) || m.statement.Load() != nil || m.site.Load() != nil {
+	if m.remembers() {
 		m.forget()
 	}
 	if m.config.SlowQuery > 0 {
@@ -137,6 +137,11 @@ func (m *Meter) Begin(label, text *string, waited time.Duration, pins bool) {
 	if sampled > 0 {
 		m.takeStack(sampled)
 	}
+}
+
+// remembers reports whether Look may see something of the last checkout.
+func (m *Meter) remembers() bool {
+	return m.idle.Load() != 0 || m.pin.Load() != uint32(pinning.Conn) || m.statement.Load() != nil || m.site.Load() != nil
 }
 
 // forget empties what Look may have seen of the last checkout.

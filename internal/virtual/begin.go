@@ -81,7 +81,7 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	switch {
 	case op.rare != nil && op.rare.nested || c.held.Shares() && r.Session.InTx():
 		return op.beginInside(ctx, t)
-	case c.source.config.LazyBegin && c.on == nil && setting == "" && !c.held.HasTx() && r.Session.BetweenTxs():
+	case setting == "" && mayDefer(op):
 		if err := ctx.Err(); err != nil {
 			return false, ctxerr.Of(ctx, err) // as the driver would do
 		}
@@ -95,6 +95,12 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	t.held.Began()
 	op.begun(t)
 	return false, nil
+}
+
+// mayDefer reports whether the session of op may begin a transaction with its first statement.
+func mayDefer(op *operation) bool {
+	c := op.c
+	return c.source.config.LazyBegin && c.on == nil && !c.held.HasTx() && op.Conn.Session.BetweenTxs()
 }
 
 // txContext is the context with which a transaction of op ends.

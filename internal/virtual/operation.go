@@ -102,34 +102,32 @@ func (op *operation) do(ctx context.Context) error {
 				c.source.Replicas.Visit(&c.held, &op.Want)
 			}
 		}
-		if err := c.held.Reach(ctx, &op.Want); err != nil {
-			again, err := unreached(ctx, op, err)
-			if again {
-				continue
-			}
-			return err
+		again, err := op.try(ctx)
+		if again {
+			continue
 		}
-		if op.Answer != nil {
-			if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
-				op.Answer.Drop()
-				op.Answer = nil
-				continue
-			}
-			err := takeAnswer(ctx, op)
-			if c.to != nil {
-				routeEnded(c.to, err)
-			}
-			return err
+		if c.to != nil {
+			routeEnded(c.to, err)
 		}
-		again, err := op.attempt(ctx)
-		if !again && (c.on == nil || !elsewhere(ctx, op, err)) {
-			if c.to != nil {
-				routeEnded(c.to, err)
-			}
-			return err
-		}
-		c.held.Unlock(&op.Want)
+		return err
 	}
+}
+
+// try is one try of do, on the server that is chosen. again: do tries once more.
+func (op *operation) try(ctx context.Context) (again bool, err error) {
+	c := op.c
+	if err := c.held.Reach(ctx, &op.Want); err != nil {
+		return unreached(ctx, op, err)
+	}
+	if op.Answer != nil {
+		return takeAnswer(ctx, op)
+	}
+	again, err = op.attempt(ctx)
+	if again || c.on != nil && elsewhere(ctx, op, err) {
+		c.held.Unlock(&op.Want)
+		return true, nil
+	}
+	return false, err
 }
 
 // unreached is called with the error of an operation that has got no connection. again: it tries once more.
@@ -154,15 +152,20 @@ func goTo(c *checkout, to *replica.Replica) {
 	c.on = to
 }
 
-// takeAnswer ends an operation whose answer another one's connection has given.
-func takeAnswer(ctx context.Context, op *operation) error {
+// takeAnswer ends an operation whose answer another one's connection has given. again: the answer is older than the context has seen.
+func takeAnswer(ctx context.Context, op *operation) (again bool, err error) {
 	c := op.c
+	if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
+		op.Answer.Drop()
+		op.Answer = nil
+		return true, nil
+	}
 	r := c.newRows(nil)
 	if err := c.held.TakeAnswer(&r.held, op.Answer); err != nil {
-		return ctxerr.Of(ctx, err)
+		return false, ctxerr.Of(ctx, err)
 	}
 	op.rows = r
-	return nil
+	return false, nil
 }
 
 // errOf, txOf, resultOf and rowsOf return the results of an operation that has ended with err. The
@@ -209,7 +212,7 @@ func (op *operation) rowsOf(err error) (driver.Rows, error) {
 func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
 	op.started, op.calls = true, r.Session.Calls()
-	if c.held.WasTakenBack() && op.kind != preparing && c.watcher == nil && op.is(textcache.AsksBack) { // a sandbox has one session
+	if c.held.WasTakenBack() && lost(op) {
 		return false, errTakenBack
 	}
 	if c.on != nil {
@@ -232,6 +235,12 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		}
 	}
 	return op.execute(ctx)
+}
+
+// lost reports whether op asks for what the last statement has left on a connection that the checkout has no more. A sandbox has one
+// session.
+func lost(op *operation) bool {
+	return op.kind != preparing && op.c.watcher == nil && op.is(textcache.AsksBack)
 }
 
 // execute is the part of attempt that has the session do what op is.
