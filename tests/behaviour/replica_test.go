@@ -452,3 +452,31 @@ func TestAReplicaThatWasRestartedShowsNothingOlder(t *testing.T) {
 	require.False(t, isOnReplica(t, ctx, d, db), "it may be older than it was")
 	require.Eventually(t, func() bool { return isOnReplica(t, ctx, d, db) }, time.Minute, 10*time.Millisecond, "the primary has told how far it is")
 }
+
+// TestWhatNobodyServesIsCountedAsNoReadServed: a read that fails, and one that the replica's pool refuses.
+func TestWhatNobodyServesIsCountedAsNoReadServed(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d, target, func(c *pooldriver.Config) { c.ReplicaMaxConns, c.ReplicaFallback = 1, pooldriver.ReplicaFallbackOff })
+	onReplica := pooldriver.Replica(t.Context())
+	require.True(t, isOnReplica(t, onReplica, d, db))
+	served := func() uint64 { return c.Stats().Replica.Reads[pooldriver.ReplicaServed] }
+	before := served()
+	d.replica.Server.Inject(fakedb.Fault{Call: fakedb.ConnQueryCtx, Err: errors.New("division by zero")})
+	require.Error(t, db.QueryRowContext(onReplica, read).Scan(new(int)))
+	require.Equal(t, before, served())
+
+	tx, err := db.BeginTx(onReplica, &sql.TxOptions{ReadOnly: true})
+	require.NoError(t, err)
+	before = served()
+	refused := make(chan error, 2)
+	for n, ctx := range []context.Context{low(onReplica), onReplica} {
+		go func() { refused <- db.QueryRowContext(ctx, read).Scan(new(int)) }()
+		require.Eventually(t, func() bool { return c.Stats().Replica.Pools[0].Pool.Waiting == n+1 }, time.Minute, time.Millisecond)
+	}
+	require.NoError(t, tx.Rollback())
+	errs := errors.Join(<-refused, <-refused)
+	require.ErrorIs(t, errs, pooldriver.ErrOverloaded)
+	s := c.Stats()
+	require.EqualValues(t, 1, s.AcquireFailures[pooldriver.AcquireOverloaded])
+	require.Equal(t, before+1, s.Replica.Reads[pooldriver.ReplicaServed], "the other one")
+}
