@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -61,9 +60,6 @@ func keeps() bool {
 
 var errBubble = errors.New("it is called inside a bubble of testing/synctest, and shares its connections with other tests; call it before synctest.Test")
 
-// mostStock bounds the clones that are made ahead. They stay on the server for the next run.
-const mostStock = 8
-
 // makePlace makes a Place of the kind for the test.
 func makePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) *Place {
 	t.Helper()
@@ -86,11 +82,9 @@ func takePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) (*Place,
 	if err != nil {
 		return nil, err
 	}
-	shelf := clones.ShelfFor(clones.Plan{
-		Kind: kind, DSN: dsn, Hash: hash, Keep: m.keep(), Stock: min(parallel(), mostStock),
-		Open: openAdmin, Migrate: m.run,
-	})
-	clone, err := shelf.Take(t.Context(), t.Name())
+	clone, err := clones.Take(t.Context(), clones.Plan{
+		Kind: kind, DSN: dsn, Hash: hash, Keep: m.keep(), Open: openAdmin, Migrate: m.run,
+	}, t.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -130,16 +124,6 @@ func (p *Place) end(t testing.TB, clone *clones.Clone) {
 		where = "the database of the test"
 	}
 	t.Logf("sandbox: %s is kept: %s. Nothing removes it but you", name, where)
-}
-
-// parallel is how many tests may run at once, as "go test -parallel" says.
-func parallel() int {
-	if f := flag.Lookup("test.parallel"); f != nil {
-		if n, err := strconv.Atoi(f.Value.String()); err == nil && n > 0 {
-			return n
-		}
-	}
-	return runtime.GOMAXPROCS(0)
 }
 
 // openHandle opens a DSN as the program would.
