@@ -18,13 +18,13 @@ import (
 	"github.com/pooldriver/pooldriver/sandbox/internal/clones"
 )
 
-// Place is where one test has its tables: a database, schema or file of its own. Database and
-// Schema make it. It prints without its password.
+// Place is where one test has its tables: a database or file of its own. Database makes it. It
+// prints without its password.
 type Place struct {
 	// DB is a handle to the place through pooldriver, with the options of the DSN that the place
 	// was made from. It is closed when the test ends.
 	DB *sql.DB
-	// Name is the name of the database or schema, or the path of the file.
+	// Name is the name of the database, or the path of the file.
 	Name string
 
 	dsn   string
@@ -49,7 +49,7 @@ func (p *Place) LogValue() slog.Value { return p.label.LogValue() }
 
 // keepFlag and keepVariable ask that places of failed tests are kept. The variable is for runs of
 // several packages: "go test ./... -sandbox.keep" fails in packages that do not know the flag.
-var keepFlag = flag.Bool("sandbox.keep", false, "keep the databases and schemas of failed tests, and log their names")
+var keepFlag = flag.Bool("sandbox.keep", false, "keep the databases of failed tests, and log their names")
 
 const keepVariable = "SANDBOX_KEEP"
 
@@ -58,7 +58,7 @@ func keeps() bool {
 	return *keepFlag || set
 }
 
-var errBubble = errors.New("it is called inside a bubble of testing/synctest, and shares its connections with other tests; call it before synctest.Test")
+var errBubble = errors.New("it is called inside a bubble of testing/synctest, and shares the template with other tests; call it before synctest.Test")
 
 // makePlace makes a Place of the kind for the test.
 func makePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) *Place {

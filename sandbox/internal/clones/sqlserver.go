@@ -46,10 +46,12 @@ func (s *sqlServer) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *sqlServer) dial(ctx context.Context) (err error) {
-	if s.conn, err = s.admin.Conn(ctx); err != nil {
-		return err
+func (s *sqlServer) dial(ctx context.Context) error {
+	conn, err := s.admin.Conn(ctx)
+	if err != nil {
+		return err // s.conn is closed, and the next call of hold dials
 	}
+	s.conn = conn
 	var user, database sql.NullString
 	if err := s.exec(ctx, s.dialect.stay); err != nil {
 		return err
@@ -62,23 +64,18 @@ func (s *sqlServer) dial(ctx context.Context) (err error) {
 	return nil
 }
 
-// hold dials again if the session was lost, and takes the clone's lock.
+// hold takes the clone's lock, and dials before that if the session was lost. A session may take its lock several times.
+// If somebody else has the lock, the server has not seen yet that the old session is lost: then that one guards the clone
+// until the next call.
 func (s *sqlServer) hold(ctx context.Context, name string) error {
-	if s.conn != nil {
-		if err := s.exec(ctx, "SELECT 1"); err == nil || ctx.Err() != nil {
-			return ctx.Err()
-		}
-		_ = s.conn.Close()
-		s.conn = nil
+	if _, err := s.tryLock(ctx, s.dialect.tryLock, name); err == nil || ctx.Err() != nil {
+		return ctx.Err()
 	}
-	err := s.dial(ctx)
-	if err == nil {
-		err = s.lock(ctx, name)
+	_ = s.conn.Close()
+	if err := s.dial(ctx); err != nil {
+		return err
 	}
-	if err != nil && s.conn != nil { // the next call dials again
-		_ = s.conn.Close()
-		s.conn = nil
-	}
+	_, err := s.tryLock(ctx, s.dialect.tryLock, name)
 	return err
 }
 
