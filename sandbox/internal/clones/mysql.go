@@ -1,7 +1,6 @@
 package clones
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -37,7 +36,7 @@ func openMySQL(ctx context.Context, p Plan) (server, error) {
 }
 
 func (s *mysql) prepare(ctx context.Context) (recipe, error) {
-	if err := s.sweep(ctx, s.removeUnused); err != nil {
+	if err := s.sweep(ctx, s.connected); err != nil {
 		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
 	}
 	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
@@ -136,13 +135,9 @@ func (s *mysql) remove(ctx context.Context, name string) error {
 	return s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
 }
 
-// removeUnused fails if somebody is connected to the database.
-func (s *mysql) removeUnused(ctx context.Context, name string) error {
+func (s *mysql) connected(ctx context.Context, name string) (bool, error) {
 	ids, err := s.sessions(ctx, name)
-	if err != nil || len(ids) > 0 {
-		return cmp.Or(err, errors.New("somebody is connected"))
-	}
-	return s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
+	return len(ids) > 0, err
 }
 
 // sessions are those of the user whose current database it is.

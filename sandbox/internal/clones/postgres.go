@@ -33,7 +33,7 @@ func openPostgres(ctx context.Context, p Plan) (server, error) {
 }
 
 func (s *postgres) prepare(ctx context.Context) (recipe, error) {
-	if err := s.sweep(ctx, s.removeUnused); err != nil {
+	if err := s.sweep(ctx, s.connected); err != nil {
 		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
 	}
 	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
@@ -106,15 +106,17 @@ func (s *postgres) remove(ctx context.Context, name string) error {
 	switch {
 	case !lacksRight(err):
 		return err
-	case s.removeUnused(ctx, name) == nil:
+	case s.exec(ctx, "DROP DATABASE IF EXISTS "+name) == nil:
 		return nil
 	}
 	return s.exec(ctx, drop)
 }
 
-// removeUnused fails if somebody is connected to the database.
-func (s *postgres) removeUnused(ctx context.Context, name string) error {
-	return s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
+// connected does not count autovacuum.
+func (s *postgres) connected(ctx context.Context, name string) (found bool, err error) {
+	const query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend')"
+	err = s.conn.QueryRowContext(ctx, query, name).Scan(&found)
+	return found, err
 }
 
 // lacksRight reports whether the user has not got the right for a statement.

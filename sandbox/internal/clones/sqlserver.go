@@ -109,6 +109,8 @@ const unfinishedSuffix = "_new"
 // ours are the names of templates and clones behind the realm. What else begins so is not ours.
 var ours = regexp.MustCompile("^[0-9a-f]{10}(" + unfinishedSuffix + "|_[0-9a-f]{12})?$")
 
+func (s *sqlServer) isClone(name string) bool { return len(name) == len(s.next()) }
+
 // A note says what a database is for. Without a note it is in use or half made.
 const (
 	usedNote  = "sandbox used "  // and the test
@@ -142,38 +144,56 @@ func (s *sqlServer) over(ctx context.Context, prefix string) (names []string, er
 }
 
 // sweep removes the clones whose lock is free, half-made templates, and templates whose time is over. It never waits for a
-// lock. drop must refuse while somebody is connected.
-func (s *sqlServer) sweep(ctx context.Context, drop func(ctx context.Context, name string) error) error {
+// lock. connected reports whether anybody is connected to a database.
+func (s *sqlServer) sweep(ctx context.Context, connected func(ctx context.Context, name string) (bool, error)) error {
 	names, err := s.over(ctx, s.realm)
 	if err != nil {
 		return err
 	}
-	var free []string
-	for _, name := range names {
-		if err := s.locked(ctx, name, func() { free = append(free, name) }); err != nil {
-			return err
+	// What cannot be removed is left to the next process.
+	remove := func(name string) {
+		// Another process may have used the template since names was read.
+		if over, err := s.over(ctx, name); err != nil || !slices.Contains(over, name) {
+			return
+		}
+		if used, err := connected(ctx, name); err == nil && !used {
+			_ = s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
 		}
 	}
-	if len(free) == 0 {
-		return nil
-	}
-	select {
-	case <-time.After(grace):
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	for _, name := range free {
+	var free []string
+	for _, name := range names {
 		err := s.locked(ctx, name, func() {
-			// Somebody may have used the template meanwhile.
-			if names, err := s.over(ctx, name); err == nil && slices.Contains(names, name) {
-				_ = drop(ctx, name) // what cannot be removed is left to the next process
+			if s.isClone(name) {
+				free = append(free, name)
+			} else {
+				remove(name)
 			}
 		})
 		if err != nil {
 			return err
 		}
 	}
+	if len(free) == 0 {
+		return nil
+	}
+	if err := pause(ctx, grace); err != nil {
+		return err
+	}
+	for _, name := range free {
+		if err := s.locked(ctx, name, func() { remove(name) }); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // locked calls f under the lock of a database, if nobody else has it.
