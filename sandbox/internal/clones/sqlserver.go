@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// sqlServer is a session on a server, with the names of what one user makes on one database. All names begin with realm,
+// sqlServer is a session on a server for one clone, with the names of what one user makes on one database. All names begin with realm,
 // such as sandbox_3f2a11_; they need no quotes.
 type sqlServer struct {
 	plan            Plan
 	dialect         sqlDialect
-	admin           *sql.DB
+	handle          *handle
 	conn            *sql.Conn // the session
 	realm, template string
 	strategy        string // PostgreSQL: how a template is copied, as an option of CREATE DATABASE
@@ -32,7 +32,7 @@ type sqlDialect struct {
 
 // connect opens the session.
 func (s *sqlServer) connect(ctx context.Context) (err error) {
-	if s.admin, err = s.plan.Open(s.plan.DSN, 1); err != nil {
+	if s.handle, err = openHandle(s.plan); err != nil {
 		return err
 	}
 	if err := s.dial(ctx); err != nil {
@@ -43,9 +43,9 @@ func (s *sqlServer) connect(ctx context.Context) (err error) {
 }
 
 func (s *sqlServer) dial(ctx context.Context) error {
-	conn, err := s.admin.Conn(ctx)
+	conn, err := s.handle.db.Conn(ctx)
 	if err != nil {
-		return err // s.conn is closed, and the next call of hold dials
+		return err // s.conn is closed, so the next call of hold dials again
 	}
 	s.conn = conn
 	var user, database sql.NullString
@@ -133,5 +133,5 @@ func (s *sqlServer) close() {
 	if s.conn != nil {
 		_ = s.conn.Close()
 	}
-	_ = s.admin.Close()
+	s.handle.close()
 }
