@@ -28,6 +28,10 @@ var onMySQL = sqlDialect{
 	notes: `SELECT CONCAT(d.schema_name, ' ', COALESCE(t.table_comment, '')) FROM information_schema.schemata d
 		LEFT JOIN information_schema.tables t ON t.table_schema = d.schema_name AND t.table_name = '` + noteTable + `'
 		WHERE LOCATE(?, d.schema_name) = 1`,
+	connected: func(ctx context.Context, conn *sql.Conn, database string) (bool, error) {
+		ids, err := mysqlSessions(ctx, conn, database)
+		return len(ids) > 0, err
+	},
 }
 
 func openMySQL(ctx context.Context, p Plan) (server, error) {
@@ -36,7 +40,7 @@ func openMySQL(ctx context.Context, p Plan) (server, error) {
 }
 
 func (s *mysql) prepare(ctx context.Context) (recipe, error) {
-	if err := s.sweep(ctx, s.connected); err != nil {
+	if err := s.sweep(ctx); err != nil {
 		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
 	}
 	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
@@ -125,7 +129,7 @@ func (s *mysql) note(ctx context.Context, name, note string) error {
 // remove drops a database, if it exists. Sessions that still use it are ended first: the drop would wait for their
 // transactions.
 func (s *mysql) remove(ctx context.Context, name string) error {
-	ids, err := s.sessions(ctx, name)
+	ids, err := mysqlSessions(ctx, s.conn, name)
 	if err != nil {
 		return fmt.Errorf("looking for the sessions that use the database %s: %w", name, err)
 	}
@@ -135,14 +139,9 @@ func (s *mysql) remove(ctx context.Context, name string) error {
 	return s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
 }
 
-func (s *mysql) connected(ctx context.Context, name string) (bool, error) {
-	ids, err := s.sessions(ctx, name)
-	return len(ids) > 0, err
-}
-
-// sessions are those of the user whose current database it is.
-func (s *mysql) sessions(ctx context.Context, database string) (ids []int64, err error) {
-	rows, err := s.conn.QueryContext(ctx, "SHOW PROCESSLIST")
+// mysqlSessions are those of the user whose current database it is.
+func mysqlSessions(ctx context.Context, conn *sql.Conn, database string) (ids []int64, err error) {
+	rows, err := conn.QueryContext(ctx, "SHOW PROCESSLIST")
 	if err != nil {
 		return nil, err
 	}

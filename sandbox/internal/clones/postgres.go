@@ -2,6 +2,7 @@ package clones
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -25,6 +26,12 @@ var onPostgres = sqlDialect{
 	unlock:  "SELECT pg_advisory_unlock(hashtextextended($1, 0))",
 	notes: `SELECT datname || ' ' || coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database
 		WHERE starts_with(datname, $1)`,
+	connected: func(ctx context.Context, conn *sql.Conn, database string) (found bool, err error) {
+		// Autovacuum is nobody.
+		const query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend')"
+		err = conn.QueryRowContext(ctx, query, database).Scan(&found)
+		return found, err
+	},
 }
 
 func openPostgres(ctx context.Context, p Plan) (server, error) {
@@ -33,7 +40,7 @@ func openPostgres(ctx context.Context, p Plan) (server, error) {
 }
 
 func (s *postgres) prepare(ctx context.Context) (recipe, error) {
-	if err := s.sweep(ctx, s.connected); err != nil {
+	if err := s.sweep(ctx); err != nil {
 		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
 	}
 	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
@@ -110,13 +117,6 @@ func (s *postgres) remove(ctx context.Context, name string) error {
 		return nil
 	}
 	return s.exec(ctx, drop)
-}
-
-// connected does not count autovacuum.
-func (s *postgres) connected(ctx context.Context, name string) (found bool, err error) {
-	const query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend')"
-	err = s.conn.QueryRowContext(ctx, query, name).Scan(&found)
-	return found, err
 }
 
 // lacksRight reports whether the user has not got the right for a statement.

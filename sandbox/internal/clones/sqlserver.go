@@ -28,6 +28,8 @@ type sqlDialect struct {
 	lock, tryLock, unlock string
 	// notes lists the names that begin with an argument, each with a space and its note.
 	notes string
+	// connected reports whether anybody is connected to a database.
+	connected func(ctx context.Context, conn *sql.Conn, database string) (bool, error)
 }
 
 // connect opens the session.

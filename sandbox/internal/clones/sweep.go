@@ -8,21 +8,11 @@ import (
 )
 
 // sweep removes the clones whose lock is free, half-made templates, and templates whose time is over. It never waits for a
-// lock. connected reports whether anybody is connected to a database.
-func (s *sqlServer) sweep(ctx context.Context, connected func(ctx context.Context, name string) (bool, error)) error {
+// lock. What cannot be removed is left to the next process.
+func (s *sqlServer) sweep(ctx context.Context) error {
 	names, err := s.over(ctx, s.realm)
 	if err != nil {
 		return err
-	}
-	// What cannot be removed is left to the next process.
-	remove := func(name string) {
-		// Another process may have used the template since names was read.
-		if over, err := s.over(ctx, name); err != nil || !slices.Contains(over, name) {
-			return
-		}
-		if used, err := connected(ctx, name); err == nil && !used {
-			_ = s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
-		}
 	}
 	var free []string
 	for _, name := range names {
@@ -30,7 +20,7 @@ func (s *sqlServer) sweep(ctx context.Context, connected func(ctx context.Contex
 			if s.isClone(name) {
 				free = append(free, name)
 			} else {
-				remove(name)
+				s.removeUnused(ctx, name)
 			}
 		})
 		if err != nil {
@@ -44,11 +34,22 @@ func (s *sqlServer) sweep(ctx context.Context, connected func(ctx context.Contex
 		return err
 	}
 	for _, name := range free {
-		if err := s.locked(ctx, name, func() { remove(name) }); err != nil {
+		if err := s.locked(ctx, name, func() { s.removeUnused(ctx, name) }); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeUnused is called under the lock of the database. It asks again whether the database may be removed: another process
+// may have used the template since the list was made.
+func (s *sqlServer) removeUnused(ctx context.Context, name string) {
+	if over, err := s.over(ctx, name); err != nil || !slices.Contains(over, name) {
+		return
+	}
+	if used, err := s.dialect.connected(ctx, s.conn, name); err == nil && !used {
+		_ = s.exec(ctx, "DROP DATABASE IF EXISTS "+name)
+	}
 }
 
 func pause(ctx context.Context, d time.Duration) error {
