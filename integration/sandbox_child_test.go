@@ -21,7 +21,6 @@ import (
 // What a child process does is in its environment.
 const (
 	childDSN    = "SANDBOX_CHILD_DSN"
-	childKind   = "SANDBOX_CHILD_KIND"    // database or schema
 	childTests  = "SANDBOX_CHILD_TESTS"   // how many
 	childHow    = "SANDBOX_CHILD_HOW"     // empty, or one of the constants below
 	childPrefix = "the child's place is " // what it prints
@@ -40,14 +39,14 @@ const (
 // would be.
 type child struct {
 	account   sandboxAccount
-	kind, how string
+	how       string
 	tests     int
 	arguments []string
 }
 
 func (c child) command(ctx context.Context) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{"-test.run=^TestInAProcessOfTheSandbox$", "-test.v", "-test.count=1", "-test.parallel=4"}, c.arguments...)...)
-	cmd.Env = append(os.Environ(), childDSN+"="+c.account.dsn, childKind+"="+c.kind, childHow+"="+c.how, childTests+"="+strconv.Itoa(c.tests), "TMPDIR="+c.account.temp)
+	cmd.Env = append(os.Environ(), childDSN+"="+c.account.dsn, childHow+"="+c.how, childTests+"="+strconv.Itoa(c.tests), "TMPDIR="+c.account.temp)
 	return cmd
 }
 
@@ -80,14 +79,10 @@ func TestInAProcessOfTheSandbox(t *testing.T) {
 	}
 	tests, err := strconv.Atoi(os.Getenv(childTests))
 	require.NoError(t, err)
-	make := sandbox.Database
-	if os.Getenv(childKind) == "schema" {
-		make = sandbox.Schema
-	}
 	for range tests {
 		t.Run("test", func(t *testing.T) {
 			t.Parallel()
-			p := make(t, dsn, childMigration(dsn, os.Getenv(childHow)))
+			p := sandbox.Database(t, dsn, childMigration(dsn, os.Getenv(childHow)))
 			_, _ = fmt.Fprintln(os.Stdout, childPrefix+p.Name)
 			inChild(t, p)
 		})

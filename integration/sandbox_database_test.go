@@ -22,56 +22,43 @@ import (
 	"github.com/pooldriver/pooldriver/sandbox"
 )
 
-// sandboxAccount is a user who may make what the sandbox makes, and a way to see what there is.
+// sandboxAccount is a user who may make databases, and a way to see what there is.
 type sandboxAccount struct {
 	testbed.Account
 	dsn  string
 	temp string // TMPDIR
-	kind string // database or schema
-	// list returns the names of all databases, schemas or files of the sandbox.
+	// list returns the names of all databases or files of the sandbox.
 	list func(t *testing.T) []string
 	// admin is a handle to the DSN's own database.
 	admin *sql.DB
 }
 
-// eachSandbox runs the test with databases on each engine and on SQLite, and with schemas.
+// eachSandbox runs the test on each engine and on SQLite.
 func eachSandbox(t *testing.T, test func(t *testing.T, account sandboxAccount)) {
 	t.Helper()
-	testbed.Each(t, func(t *testing.T, account testbed.Account) { test(t, sandboxOnServer(t, account, "database")) })
-	t.Run("postgres schema", func(t *testing.T) {
-		t.Parallel()
-		test(t, sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), "schema"))
-	})
+	testbed.Each(t, func(t *testing.T, account testbed.Account) { test(t, sandboxOnServer(t, account)) })
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		test(t, sandboxOnSQLite(t))
 	})
 }
 
-func sandboxOnServer(t *testing.T, account testbed.Account, kind string) sandboxAccount {
+func sandboxOnServer(t *testing.T, account testbed.Account) sandboxAccount {
 	t.Helper()
 	admin, err := account.Server.Admin()
 	require.NoError(t, err)
-	s := sandboxAccount{Account: account, dsn: account.URL(), kind: kind, admin: account.OpenBare(t), temp: t.TempDir()}
-	switch {
-	case account.Server.Engine != testbed.Postgres:
-		_, err := admin.Exec("GRANT ALL ON `sandbox\\_%`.* TO " + account.User)
-		require.NoError(t, err)
-		// The names of a user's sandbox begin like the one that has its notes.
-		s.list = func(t *testing.T) []string {
-			return texts(t, admin, `SELECT schema_name FROM information_schema.schemata WHERE schema_name LIKE 'sandbox\_%'
-				AND left(schema_name, 14) = left(?, 14) AND schema_name NOT LIKE '%notes'`, realmOf(account))
-		}
-	case kind == "database":
+	s := sandboxAccount{Account: account, dsn: account.URL(), admin: account.OpenBare(t), temp: t.TempDir()}
+	if account.Server.Engine == testbed.Postgres {
 		_, err := admin.Exec("ALTER ROLE " + account.User + " CREATEDB")
 		require.NoError(t, err)
 		s.list = func(t *testing.T) []string {
 			return texts(t, admin, `SELECT datname FROM pg_database WHERE datname LIKE 'sandbox\_%' AND pg_get_userbyid(datdba) = $1`, account.User)
 		}
-	default:
-		witness := account.Witness(t)
+	} else {
+		_, err := admin.Exec("GRANT ALL ON `sandbox\\_%`.* TO " + account.User)
+		require.NoError(t, err)
 		s.list = func(t *testing.T) []string {
-			return texts(t, witness, `SELECT nspname FROM pg_namespace WHERE nspname LIKE 'sandbox\_%'`)
+			return texts(t, admin, "SELECT schema_name FROM information_schema.schemata WHERE LOCATE(?, schema_name) = 1", realmOf(account))
 		}
 	}
 	createTable(t, s)
@@ -82,16 +69,12 @@ func sandboxOnServer(t *testing.T, account testbed.Account, kind string) sandbox
 func sandboxOnSQLite(t *testing.T) sandboxAccount {
 	t.Helper()
 	temp := t.TempDir()
-	s := sandboxAccount{dsn: "sqlite:" + filepath.Join(temp, "shop.db") + "?_pragma=busy_timeout(60000)", kind: "database", temp: temp}
+	s := sandboxAccount{dsn: "sqlite:" + filepath.Join(temp, "shop.db") + "?_pragma=busy_timeout(60000)", temp: temp}
 	s.list = func(t *testing.T) (all []string) {
-		for _, pattern := range []string{"*.db", "kept/*.db", "run-*/[0-9]*.db"} {
+		for _, pattern := range []string{"*.db", "kept/*.db", "run-*/*.db"} {
 			found, err := filepath.Glob(filepath.Join(temp, "pooldriver-sandbox-*", "*", pattern))
 			require.NoError(t, err)
-			for _, file := range found {
-				if filepath.Base(file) != "lock.db" {
-					all = append(all, file)
-				}
-			}
+			all = append(all, found...)
 		}
 		return all
 	}
@@ -115,13 +98,13 @@ func (s sandboxAccount) migrations(t *testing.T) (n int) {
 }
 
 func (s sandboxAccount) child(how string, tests int, arguments ...string) child {
-	return child{account: s, kind: s.kind, how: how, tests: tests, arguments: arguments}
+	return child{account: s, how: how, tests: tests, arguments: arguments}
 }
 
 // realmOf is how the names of an account's sandbox begin.
 func realmOf(a testbed.Account) string {
 	sum := sha256.Sum256([]byte("mysql database\x00" + a.User + "@%\x00" + a.Database))
-	return "sandbox_" + hex.EncodeToString(sum[:])[:6]
+	return "sandbox_" + hex.EncodeToString(sum[:])[:6] + "_"
 }
 
 // removeAll waits until the sandbox of this process is idle, and removes what it has made.
@@ -130,13 +113,7 @@ func (s sandboxAccount) removeAll(t *testing.T, admin *sql.DB) {
 	_ = s.admin.Close()
 	require.Eventually(t, func() bool { return s.sessions(t, admin) == 0 }, 20*time.Second, 20*time.Millisecond, "the account's sessions end")
 	for _, name := range s.list(t) {
-		if s.kind == "database" { // schemas go with the account's database
-			_, err := admin.Exec("DROP DATABASE " + name)
-			require.NoError(t, err)
-		}
-	}
-	if s.Server.Engine != testbed.Postgres {
-		_, err := admin.Exec("DROP DATABASE IF EXISTS " + realmOf(s.Account) + "_notes")
+		_, err := admin.Exec("DROP DATABASE " + name)
 		require.NoError(t, err)
 	}
 }
@@ -165,10 +142,6 @@ func texts(t *testing.T, db *sql.DB, query string, args ...any) (all []string) {
 	return all
 }
 
-// mostLeft is the most that may be on a server when no test runs: the template, the stock of four
-// (-test.parallel), and one clone more for each process.
-func mostLeft(processes int) int { return 1 + 4 + processes }
-
 func TestSandboxDatabaseFromManyProcesses(t *testing.T) {
 	t.Parallel()
 	processes, tests := randomtest.Rounds(4, 8), randomtest.Rounds(4, 100)
@@ -189,10 +162,8 @@ func TestSandboxDatabaseFromManyProcesses(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.LessOrEqual(t, len(account.list(t)), mostLeft(processes))
-		if account.kind == "database" {
-			require.Equal(t, 1, account.migrations(t), "the migrations run once")
-		}
+		require.Len(t, account.list(t), 1, "the template")
+		require.Equal(t, 1, account.migrations(t), "the migrations run once")
 	})
 }
 
@@ -338,7 +309,7 @@ func TestSandboxDatabaseWithAnOpenTransactionIsRemoved(t *testing.T) {
 // TestSandboxDatabaseIsRemovedThoughTheUserMayNotEndASession: autovacuum may be at work there.
 func TestSandboxDatabaseIsRemovedThoughTheUserMayNotEndASession(t *testing.T) {
 	t.Parallel()
-	account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), "database")
+	account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t))
 	other := account.Account
 	t.Run("its test", func(its *testing.T) {
 		place := account.place(its, sandbox.Migration{Run: func(context.Context, *sql.DB) error { return nil }})
@@ -352,16 +323,13 @@ func TestSandboxDatabaseIsRemovedThoughTheUserMayNotEndASession(t *testing.T) {
 
 func (s sandboxAccount) place(t *testing.T, m sandbox.Migration) *sandbox.Place {
 	t.Helper()
-	if s.kind == "schema" {
-		return sandbox.Schema(t, s.dsn, m)
-	}
 	return sandbox.Database(t, s.dsn, m)
 }
 
 func TestSandboxDatabaseIsACopyOfTheTemplate(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, a testbed.Account) {
-		account := sandboxOnServer(t, a, "database")
+		account := sandboxOnServer(t, a)
 		statements := []string{
 			"CREATE TABLE b_parent (id INTEGER PRIMARY KEY, price INTEGER, twice INTEGER GENERATED ALWAYS AS (price * 2) STORED)",
 			"CREATE TABLE a_child (id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, CONSTRAINT known FOREIGN KEY (parent) REFERENCES b_parent (id))",
@@ -403,7 +371,7 @@ func TestSandboxDatabaseIsACopyOfTheTemplate(t *testing.T) {
 func TestSandboxDatabaseSaysWhichRightIsMissing(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		s := sandboxAccount{Account: account, dsn: account.URL(), kind: "database", admin: account.OpenBare(t), temp: t.TempDir()}
+		s := sandboxAccount{Account: account, dsn: account.URL(), admin: account.OpenBare(t), temp: t.TempDir()}
 		createTable(t, s)
 		output, passed := s.child("", 1).run(t)
 		require.False(t, passed)
@@ -413,45 +381,24 @@ func TestSandboxDatabaseSaysWhichRightIsMissing(t *testing.T) {
 	})
 }
 
-func TestSandboxSchemaOnPostgresSeesTheSearchPathOfTheDSN(t *testing.T) {
-	t.Parallel()
-	account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), "schema")
-	_, err := account.Witness(t).Exec("CREATE TABLE public.outside AS SELECT 5 AS n; GRANT SELECT ON public.outside TO " + account.User)
-	require.NoError(t, err)
-	m := sandbox.Migration{Version: "1", Run: func(ctx context.Context, db *sql.DB) error {
-		_, err := db.ExecContext(ctx, "CREATE TABLE inside (n int)")
-		return err
-	}}
-	for parameter, sees := range map[string]bool{"search_path=public": true, "application_name=x": false} {
-		t.Run(parameter, func(t *testing.T) {
-			p := sandbox.Schema(t, account.URL(parameter), m)
-			var schema string
-			require.NoError(t, p.DB.QueryRow("SELECT current_schema()").Scan(&schema))
-			require.Equal(t, p.Name, schema)
-			require.NoError(t, p.DB.QueryRow("SELECT relnamespace::regnamespace FROM pg_class WHERE oid = 'inside'::regclass").Scan(&schema))
-			require.Equal(t, p.Name, schema)
-			_, err := p.DB.Exec("SELECT n FROM outside")
-			require.Equal(t, sees, err == nil, "%v", err)
-		})
-	}
-}
-
 func TestSandboxDatabaseSurvivesTheLossOfItsSession(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, a testbed.Account) {
-		account := sandboxOnServer(t, a, "database")
+		account := sandboxOnServer(t, a)
 		m := sandbox.Migration{Version: "1", Run: func(context.Context, *sql.DB) error { return nil }}
-		first := account.place(t, m)
+		idle, busy := account.place(t, m), account.place(t, m)
 		admin, err := account.Server.Admin()
 		require.NoError(t, err)
 		for _, id := range account.killable(t, admin) {
 			_, _ = admin.Exec("KILL " + id) // it may have ended by itself
 		}
-		require.NoError(t, first.DB.Ping())
-		_ = account.place(t, m) // takes the owner's lock again
+		require.NoError(t, busy.DB.Ping())
 		output, passed := account.child("", 1).run(t)
 		require.True(t, passed, output)
-		require.Contains(t, account.list(t), first.Name, "another process has removed it")
+		for _, place := range []*sandbox.Place{idle, busy} {
+			require.Contains(t, account.list(t), place.Name, "another process has removed it")
+			require.NoError(t, place.DB.Ping())
+		}
 	})
 }
 
@@ -467,41 +414,23 @@ func (s sandboxAccount) killable(t *testing.T, admin *sql.DB) []string {
 
 func TestSandboxOnPostgresRemovesWhatNobodyKeeps(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"database", "schema"} {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t), kind)
-			output, passed := account.child("", 1).run(t)
-			require.True(t, passed, output)
-			migrated := account.migrations(t)
+	account := sandboxOnServer(t, testbed.Shared(t, testbed.Postgres).NewAccount(t))
+	output, passed := account.child("", 1).run(t)
+	require.True(t, passed, output)
+	migrated := account.migrations(t)
 
-			// A clone without a note, of a maker who is gone, and something of the user's own.
-			template := places(output)[0]
-			template = template[:strings.LastIndex(template, "_")]
-			template = template[:strings.LastIndex(template, "_")]
-			for _, name := range []string{template + "_deadbeef_1", template + "_of_the_user_himself"} {
-				_, err := account.admin.Exec("CREATE " + strings.ToUpper(kind) + " " + name)
-				require.NoError(t, err)
-			}
-			// Everything else is kept no longer.
-			for _, name := range account.list(t) {
-				if !strings.HasPrefix(name, template+"_of") && !strings.HasSuffix(name, "deadbeef_1") {
-					_, err := account.admin.Exec("COMMENT ON " + strings.ToUpper(kind) + " " + name + " IS 'sandbox stock 1'")
-					require.NoError(t, err)
-				}
-			}
-			before := account.list(t)
-			output, passed = account.child("", 1).run(t)
-			require.True(t, passed, output)
-			require.Greater(t, account.migrations(t), migrated, "there is a new template")
-			for _, name := range before {
-				switch after := account.list(t); {
-				case strings.HasSuffix(name, "_himself"):
-					require.Contains(t, after, name)
-				case name != template:
-					require.NotContains(t, after, name)
-				}
-			}
-		})
+	// A clone without a note, of a process that is gone, something of the user's own, and a template whose time is over.
+	clone := places(output)[0]
+	template := clone[:strings.LastIndex(clone, "_")]
+	own := template + "_of_the_user_himself"
+	for _, name := range []string{clone, own} {
+		_, err := account.admin.Exec("CREATE DATABASE " + name)
+		require.NoError(t, err)
 	}
+	_, err := account.admin.Exec("COMMENT ON DATABASE " + template + " IS 'sandbox until 1'")
+	require.NoError(t, err)
+	output, passed = account.child("", 1).run(t)
+	require.True(t, passed, output)
+	require.Greater(t, account.migrations(t), migrated, "there is a new template")
+	require.ElementsMatch(t, []string{template, own}, account.list(t))
 }

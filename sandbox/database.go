@@ -23,22 +23,22 @@ import (
 //     each copy instead. The user needs all rights on databases whose names begin with sandbox_.
 //   - SQLite: a copied file, in the user's own directory for temporary files.
 //
-// Some copies are made ahead: as many as tests may run at once (go test -parallel), but no more than
-// eight. They stay on the server for the next run, as the template does. A template that nobody has
-// used for a week is removed with its copies.
+// The template stays on the server for the next run. A template that nobody has used for a week is
+// removed. A user who may not create databases tests with DB, in one transaction.
 //
 // When the test ends, the database is dropped. Sessions that still use it are ended. If the test
 // has failed, and the flag -sandbox.keep is given or the environment has SANDBOX_KEEP=1, the
 // database stays, and its name is in the test's log. The next process removes the databases that a
-// killed process has left.
+// killed process has left. For that, each database has a session on the DSN's database for as long
+// as its test runs; on SQLite it is a file that is locked.
 //
 // The DSN leads to the server, and not to a pooler such as PgBouncer. Nothing is changed in its
 // database. A template serves all processes whose DSN has the same user and database, or on SQLite the same
 // file name and parameters.
 //
 // Database is called from the test's own goroutine, as t.Fatal is, by any number of tests at once
-// and several times by one. It cannot be called inside a bubble of testing/synctest: what it opens
-// is shared with other tests.
+// and several times by one. It cannot be called inside a bubble of testing/synctest: the
+// template is shared with other tests.
 func Database(t testing.TB, dsn string, m Migration) *Place {
 	t.Helper()
 	kind, err := databaseKind(dsn)

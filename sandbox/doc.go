@@ -11,8 +11,8 @@
 // production: tasks, settings by context, retries, nested queries, contexts that end. Where a
 // savepoint differs from a transaction, the sandbox corrects or reports the difference: see docs/testing.md.
 //
-// [Database] and [Schema] are for tests that need more than one transaction. They give a test a database
-// or a schema of its own, on which the migrations have run.
+// [Database] is for tests that need more than one transaction. It gives a test a database of its own, on
+// which the migrations have run.
 package sandbox
 
 import (

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Migration is what makes the tables of a new database, for Database and Schema.
+// Migration is what makes the tables of a new database, for Database.
 //
 // Exactly one of Run and RunDSN is set. Files and Version say what the function depends on. They
 // are hashed: as long as they stay the same, the function is not called again. Set Files if the
@@ -32,10 +32,10 @@ import (
 // If neither Files nor Version is set, the test binary is hashed. This is always right, and needs
 // no thought, but the migrations run again for each package and after each change of code.
 type Migration struct {
-	// Run makes the tables of an empty database, to which db is a handle through pooldriver. It
-	// may be called by several goroutines at once, for different databases, and by a goroutine of
-	// this package while no test waits for it: it must not use a testing.TB. ctx ends if the test
-	// that waits ends. db is closed when Run returns.
+	// Run makes the tables of an empty database, to which db is a handle through pooldriver. It is
+	// called for whichever test comes first, and on MySQL and MariaDB perhaps for several tests at
+	// once, for different databases: it must not use a testing.TB. ctx ends if that test ends. db is
+	// closed when Run returns.
 	Run func(ctx context.Context, db *sql.DB) error
 	// RunDSN is instead of Run, for tools that open the database themselves. It must close what
 	// it opens. The DSN is pooldriver's, with the password.

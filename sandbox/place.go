@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -19,13 +18,13 @@ import (
 	"github.com/pooldriver/pooldriver/sandbox/internal/clones"
 )
 
-// Place is where one test has its tables: a database, schema or file of its own. Database and
-// Schema make it. It prints without its password.
+// Place is where one test has its tables: a database or file of its own. Database makes it. It
+// prints without its password.
 type Place struct {
 	// DB is a handle to the place through pooldriver, with the options of the DSN that the place
 	// was made from. It is closed when the test ends.
 	DB *sql.DB
-	// Name is the name of the database or schema, or the path of the file.
+	// Name is the name of the database, or the path of the file.
 	Name string
 
 	dsn   string
@@ -50,7 +49,7 @@ func (p *Place) LogValue() slog.Value { return p.label.LogValue() }
 
 // keepFlag and keepVariable ask that places of failed tests are kept. The variable is for runs of
 // several packages: "go test ./... -sandbox.keep" fails in packages that do not know the flag.
-var keepFlag = flag.Bool("sandbox.keep", false, "keep the databases and schemas of failed tests, and log their names")
+var keepFlag = flag.Bool("sandbox.keep", false, "keep the databases of failed tests, and log their names")
 
 const keepVariable = "SANDBOX_KEEP"
 
@@ -59,10 +58,7 @@ func keeps() bool {
 	return *keepFlag || set
 }
 
-var errBubble = errors.New("it is called inside a bubble of testing/synctest, and shares its connections with other tests; call it before synctest.Test")
-
-// mostStock bounds the clones that are made ahead. They stay on the server for the next run.
-const mostStock = 8
+var errBubble = errors.New("it is called inside a bubble of testing/synctest, and shares the template with other tests; call it before synctest.Test")
 
 // makePlace makes a Place of the kind for the test.
 func makePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) *Place {
@@ -86,11 +82,9 @@ func takePlace(t testing.TB, kind clones.Kind, dsn string, m Migration) (*Place,
 	if err != nil {
 		return nil, err
 	}
-	shelf := clones.ShelfFor(clones.Plan{
-		Kind: kind, DSN: dsn, Hash: hash, Keep: m.keep(), Stock: min(parallel(), mostStock),
-		Open: openAdmin, Migrate: m.run,
-	})
-	clone, err := shelf.Take(t.Context(), t.Name())
+	clone, err := clones.Take(t.Context(), clones.Plan{
+		Kind: kind, DSN: dsn, Hash: hash, Keep: m.keep(), Open: openAdmin, Migrate: m.run,
+	}, t.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -130,16 +124,6 @@ func (p *Place) end(t testing.TB, clone *clones.Clone) {
 		where = "the database of the test"
 	}
 	t.Logf("sandbox: %s is kept: %s. Nothing removes it but you", name, where)
-}
-
-// parallel is how many tests may run at once, as "go test -parallel" says.
-func parallel() int {
-	if f := flag.Lookup("test.parallel"); f != nil {
-		if n, err := strconv.Atoi(f.Value.String()); err == nil && n > 0 {
-			return n
-		}
-	}
-	return runtime.GOMAXPROCS(0)
 }
 
 // openHandle opens a DSN as the program would.

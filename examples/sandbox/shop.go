@@ -3,7 +3,6 @@
 //
 //	go -C examples/sandbox test .                                        SQLite, a database for each test
 //	go -C examples/sandbox test . -dsn 'postgres://…'                    the same on a server
-//	go -C examples/sandbox test . -dsn 'postgres://…' -way schema        a schema for each test
 //	go -C examples/sandbox test . -dsn 'postgres://…' -way truncation    one database, emptied for each test
 //
 // The program in timing compares the ways.

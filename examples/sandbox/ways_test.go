@@ -18,7 +18,7 @@ import (
 
 var (
 	dsnFlag = flag.String("dsn", "sqlite:shop.db?_pragma=foreign_keys(1)", "the server")
-	wayFlag = flag.String("way", "database", "how tests are kept apart: truncation, schema, database or sandbox")
+	wayFlag = flag.String("way", "database", "how tests are kept apart: truncation, database or sandbox")
 )
 
 // migration is what a program writes once, for all of its tests.
@@ -29,11 +29,10 @@ func way(t *testing.T) func(t *testing.T) Shop {
 	ways := map[string]func(t *testing.T) func(t *testing.T) Shop{
 		"database":   func(*testing.T) func(t *testing.T) Shop { return inDatabase },
 		"sandbox":    sandboxed,
-		"schema":     func(*testing.T) func(t *testing.T) Shop { return inSchema },
 		"truncation": truncated,
 	}
 	w := ways[*wayFlag]
-	require.NotNil(t, w, "-way is one of truncation, schema, database, sandbox")
+	require.NotNil(t, w, "-way is one of truncation, database, sandbox")
 	return w(t)
 }
 
@@ -43,10 +42,6 @@ func onPostgreSQL() bool { return strings.HasPrefix(*dsnFlag, "postgres") }
 
 func inDatabase(t *testing.T) Shop {
 	return shop(sandbox.Database(t, *dsnFlag, migration).DB)
-}
-
-func inSchema(t *testing.T) Shop {
-	return shop(sandbox.Schema(t, *dsnFlag, migration).DB)
 }
 
 // truncated is what most programs do: all tests share one database, one after the other, and each

@@ -29,7 +29,7 @@ var exempt = map[string]string{
 	"it panics":                                                          "Conn.Hijack",
 	"it is AcquireFunc, Begin or QueryRow of what an act does":           "Pool.AcquireFunc Pool.Begin Conn.Begin Tx.Begin Pool.QueryRow Conn.QueryRow Tx.QueryRow",
 	"large objects need a transaction of their own kind":                 "Tx.LargeObjects",
-	"it is the life of a sandbox's place, and no feature of a statement": "sandbox.DB sandbox.Schema sandbox.Together",
+	"it is the life of a sandbox's place, and no feature of a statement": "sandbox.DB sandbox.Together",
 	"it begins a task around a function, as WithTask does":               "pooldriver.Do",
 	"it is a rule of the tasks that joins, warns or refuses":             "Ambient",
 }

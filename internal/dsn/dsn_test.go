@@ -29,11 +29,6 @@ func TestADSNLeadsToAnotherDatabase(t *testing.T) {
 		{PostgresDatabase, "host=h dbname=shop user=u", "host=h  user=u dbname=x"},
 		{PostgresDatabase, "postgres:host=h password='a dbname=b' dbname = 'shop'", "postgres:host=h password='a dbname=b' dbname=x"},
 
-		{PostgresSchema, "postgres://u:p@h/shop", "postgres://u:p@h/shop?search_path=x"},
-		{PostgresSchema, "postgres://u:p@h/shop?search_path=public&sslmode=disable", "postgres://u:p@h/shop?sslmode=disable&search_path=x%2Cpublic"},
-		{PostgresSchema, "host=h search_path='a, b' user=u", "host=h  user=u search_path='x,a, b'"},
-		{PostgresSchema, "postgres:host=h", "postgres:host=h search_path='x'"},
-
 		{mysql, "mysql://u:p@h:1/shop?tls=true", "mysql://u:p@h:1/x?tls=true"},
 		{mysql, "mariadb://u:p@h", "mariadb://u:p@h/x"},
 		{mysql, "u:p/w@tcp(h:1)/shop?loc=Europe%2FParis", "u:p/w@tcp(h:1)/x?loc=Europe%2FParis"},

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,10 +22,9 @@ func inTemp(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
-		require.Eventually(t, func() bool {
-			runs, err := filepath.Glob(filepath.Join(dir, "pooldriver-sandbox-*", "*", "run-*"))
-			return err == nil && len(runs) == 0
-		}, 5*time.Second, 10*time.Millisecond, "the owner's lock is given back")
+		runs, err := filepath.Glob(filepath.Join(dir, "pooldriver-sandbox-*", "*", "run-*"))
+		require.NoError(t, err)
+		require.Empty(t, runs, "clones and their locks")
 	})
 }
 
@@ -92,7 +90,7 @@ func TestATestHasADatabaseOfItsOwn(t *testing.T) {
 		}
 	})
 	require.EqualValues(t, 1, runs.Load())
-	left, err := filepath.Glob(filepath.Join(os.TempDir(), "pooldriver-sandbox-*", "*", "run-*", "[0-9]*.db"))
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "pooldriver-sandbox-*", "*", "run-*", "*.db"))
 	require.NoError(t, err)
 	require.Zero(t, len(left))
 }
@@ -185,7 +183,6 @@ func TestMistakesOfTheProgramAreExplained(t *testing.T) {
 			sandbox.Database(t, ":memory:", sandbox.Migration{Run: table, RunDSN: func(context.Context, string) error { return nil }})
 		}},
 		{"no dialect", "postgres", func(t testing.TB) { sandbox.Database(t, "postgres://app:secret@h/shop", good) }},
-		{"schema of SQLite", "use Database", func(t testing.TB) { sandbox.Schema(t, "sqlite:secret.db", good) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			test := &fakeTest{TB: t}

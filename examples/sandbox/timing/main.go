@@ -19,7 +19,7 @@ import (
 
 func main() {
 	dsn := flag.String("dsn", "sqlite:shop.db?_pragma=foreign_keys(1)", "the server")
-	ways := flag.String("ways", "truncation,schema,database,sandbox", "the ways that are compared")
+	ways := flag.String("ways", "truncation,database,sandbox", "the ways that are compared")
 	rounds := flag.Int("rounds", 5, "how often each way is run; the first run, which makes the template, is printed beside the median of the others")
 	parallel := flag.Int("parallel", 8, "how many tests run at once")
 	flag.Parse()

@@ -1,35 +1,33 @@
-// Package clones makes databases, schemas and files for tests, and removes them.
+// Package clones makes databases and files for tests, and removes them.
 //
-// The words: a template is a database on which the migrations ran once. A clone is a copy of it
-// for one test. The stock are clones that no test had yet. An owner is a process, as the server
-// sees it: a session that holds a lock for as long as the process needs its clones. If the session
-// is gone, whatever way the process ended, anybody may remove the owner's clones.
-//
-// Several processes use one server at the same time. All that they have to know of each other is
-// on the server: locks, names and notes. So a process that is killed leaves nothing that the next
-// one misunderstands.
+// A template is a database on which the migrations ran once. A clone is a copy of it for one test. Each clone has a
+// session on the server, or an open file, which holds a lock for as long as the test needs the clone. If the lock is free,
+// whatever way the process ended, anybody may remove the clone.
 package clones
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"fmt"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/dsn"
 )
 
 // Plan says what a clone is made of.
 type Plan struct {
 	Kind Kind
 	DSN  string
-	// Hash names what the migrations make: up to 10 letters and digits.
+	// Hash names what the migrations make: 10 hexadecimal digits.
 	Hash string
 	// Keep is how long a template that nobody uses stays on the server.
 	Keep time.Duration
-	// Stock is how many clones are made ahead.
-	Stock int
 	// Open opens a DSN for the package's own statements, with at most conns connections.
 	Open func(dsn string, conns int) (*sql.DB, error)
-	// Migrate runs the migrations where the DSN leads to. It may be called from any goroutine.
+	// Migrate runs the migrations where the DSN leads to.
 	Migrate func(ctx context.Context, dsn string) error
 }
 
@@ -39,54 +37,122 @@ type Kind string
 // The kinds of clones.
 const (
 	PostgresDatabase Kind = "postgres database"
-	PostgresSchema   Kind = "postgres schema"
 	MySQLDatabase    Kind = "mysql database"
 	SQLiteFile       Kind = "sqlite file"
 )
 
-// server is what a Shelf needs of a database server. Between open and close its methods are safe
-// for concurrent use.
+// server is what one clone needs of its server. One goroutine at a time uses it.
 type server interface {
-	// open takes the owner's lock, removes what owners that are gone have left, and makes the
-	// template if nobody has made it.
-	open(ctx context.Context) error
-	// hold takes the owner's lock again if its session was lost. Others would remove the clones
-	// that are in use. It is called before each take, by one goroutine at a time.
-	hold(ctx context.Context) error
-	// take gives a clone from the stock to the test, empty if there is none.
-	take(ctx context.Context, test string) (name string, err error)
-	// make makes a clone for the test, or for the stock if test is empty.
-	make(ctx context.Context, test string) (name string, err error)
-	// stocked counts the stock.
-	stocked(ctx context.Context) (int, error)
-	// remove removes a clone. Sessions that still use it are ended.
+	// prepare removes what ended processes have left, makes the template if nobody has made it, and says that the
+	// template is used.
+	prepare(ctx context.Context) (recipe, error)
+	// make makes the clone, and holds its lock.
+	make(ctx context.Context, r recipe, test string) (name, dsn string, err error)
+	// hold takes the clone's lock again if its session was lost.
+	hold(ctx context.Context, name string) error
+	// remove removes the clone. Sessions that still use it are ended.
 	remove(ctx context.Context, name string) error
-	// keep leaves a clone on the server, for people, and returns the name under which it stays.
+	// keep leaves the clone for people, and returns the name under which it stays.
 	keep(ctx context.Context, name, test string) (kept string, err error)
-	// dsn leads to a clone.
-	dsn(name string) string
-	// close gives the owner's lock back. Clones of the stock stay.
+	// close gives the lock back.
 	close()
 }
 
-// stock is how many clones are made ahead. To copy a file takes no time.
-func (p *Plan) stock() int {
-	if p.Kind == SQLiteFile {
-		return 0
-	}
-	return p.Stock
-}
-
-func (p *Plan) server() server {
+func (p Plan) open(ctx context.Context) (server, error) {
 	switch p.Kind {
 	case PostgresDatabase:
-		return newPostgres(p, databases)
-	case PostgresSchema:
-		return newPostgres(p, schemas)
+		return openPostgres(ctx, p)
 	case MySQLDatabase:
-		return newMySQL(p)
+		return openMySQL(ctx, p)
 	default:
-		return newSQLite(p)
+		return openSQLite(p), nil
+	}
+}
+
+// Clone is the clone of one test.
+type Clone struct {
+	Name, DSN string
+
+	server  server
+	unwatch func()
+}
+
+// Take returns a clone for the test. If the migrations fail, the error is a MigrationError, for this call and for each
+// later one.
+func Take(ctx context.Context, p Plan, test string) (c *Clone, err error) {
+	if p.Kind == SQLiteFile {
+		p.DSN = dsn.SQLiteKind(p.DSN)
+	}
+	s, err := p.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Also if the migrations panic, or end the goroutine.
+	defer func() {
+		if c == nil {
+			s.close()
+		}
+	}()
+	t := templateOf(p)
+	r, err := t.prepare(ctx, s, test)
+	if err != nil {
+		return nil, err
+	}
+	name, to, err := s.make(ctx, r, test)
+	if err != nil {
+		return nil, t.remember(err, test)
+	}
+	return &Clone{Name: name, DSN: to, server: s, unwatch: watch(s, name)}, nil
+}
+
+// Drop removes the clone. It is called once, instead of Keep.
+func (c *Clone) Drop(ctx context.Context) error {
+	c.unwatch()
+	defer c.server.close()
+	if err := c.server.hold(ctx, c.Name); err != nil {
+		return err
+	}
+	return c.server.remove(ctx, c.Name)
+}
+
+// Keep leaves the clone for people, and returns the name under which it stays. It is called once, instead of Drop.
+func (c *Clone) Keep(ctx context.Context, test string) (name string, err error) {
+	c.unwatch()
+	defer c.server.close()
+	if err := c.server.hold(ctx, c.Name); err != nil {
+		return c.Name, err
+	}
+	return c.server.keep(ctx, c.Name, test)
+}
+
+// A session may be lost while its test runs: the server is started again, or somebody ends the session. So the process of
+// the test looks every holdEvery, and takes the lock again. Another process removes a clone only if the lock is free now
+// and after the time grace, in which the first process has looked, and if nobody is connected to the clone.
+const (
+	holdEvery = 500 * time.Millisecond
+	grace     = 4 * holdEvery
+)
+
+// watch holds the clone's lock until unwatch returns. Meanwhile nobody else uses s.
+func watch(s server, name string) (unwatch func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(holdEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = s.hold(ctx, name) // the next tick tries again
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }
 
@@ -96,10 +162,7 @@ type MigrationError struct {
 	Err  error
 }
 
-func (e *MigrationError) Error() string {
-	return fmt.Sprintf("the migrations failed: %v", e.Err)
-}
-
+func (e *MigrationError) Error() string { return fmt.Sprintf("the migrations failed: %v", e.Err) }
 func (e *MigrationError) Unwrap() error { return e.Err }
 
 // migrate runs the plan's migrations. Its error is a MigrationError, unless ctx has ended: then
@@ -110,4 +173,16 @@ func (p *Plan) migrate(ctx context.Context, dsn string) error {
 		return &MigrationError{Err: err}
 	}
 	return err
+}
+
+func unique() string {
+	b := make([]byte, 6)
+	_, _ = rand.Read(b) // It never fails.
+	return hex.EncodeToString(b)
+}
+
+// shorten returns the first digits of a text's hash.
+func shorten(text string, digits int) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])[:digits]
 }

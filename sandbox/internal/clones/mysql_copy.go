@@ -2,7 +2,6 @@ package clones
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 )
 
@@ -24,32 +23,32 @@ type tableRecipe struct {
 	columns string // that can be inserted; empty if the table has no rows
 }
 
-func readRecipe(ctx context.Context, db *sql.DB, template string) (recipe, error) {
-	r := recipe{template: template}
+func (s *mysql) readRecipe(ctx context.Context) (recipe, error) {
+	r := recipe{template: s.template}
 	var charset, collation string
-	if err := db.QueryRowContext(ctx, `SELECT default_character_set_name, default_collation_name
-		FROM information_schema.schemata WHERE schema_name = ?`, template).Scan(&charset, &collation); err != nil {
+	if err := s.conn.QueryRowContext(ctx, `SELECT default_character_set_name, default_collation_name
+		FROM information_schema.schemata WHERE schema_name = ?`, s.template).Scan(&charset, &collation); err != nil {
 		return r, err
 	}
 	r.defaults = " CHARACTER SET " + charset + " COLLATE " + collation
 	var others int
-	if err := db.QueryRowContext(ctx, `SELECT
+	if err := s.conn.QueryRowContext(ctx, `SELECT
 		(SELECT count(*) FROM information_schema.tables WHERE table_schema = ? AND table_type <> 'BASE TABLE')
 		+ (SELECT count(*) FROM information_schema.triggers WHERE trigger_schema = ?)
 		+ (SELECT count(*) FROM information_schema.routines WHERE routine_schema = ?)
 		+ (SELECT count(*) FROM information_schema.events WHERE event_schema = ?)`,
-		template, template, template, template).Scan(&others); err != nil {
+		s.template, s.template, s.template, s.template).Scan(&others); err != nil {
 		return r, err
 	}
 	if others > 0 {
 		return r, nil
 	}
-	names, err := column(ctx, db, "SELECT table_name FROM information_schema.tables WHERE table_schema = ?", template)
+	names, err := s.list(ctx, "SELECT table_name FROM information_schema.tables WHERE table_schema = ? AND table_name <> ?", s.template, noteTable)
 	if err != nil {
 		return r, err
 	}
 	for _, name := range names {
-		t, err := readTable(ctx, db, template, name)
+		t, err := s.readTable(ctx, name)
 		if err != nil {
 			return r, err
 		}
@@ -59,19 +58,19 @@ func readRecipe(ctx context.Context, db *sql.DB, template string) (recipe, error
 	return r, nil
 }
 
-func readTable(ctx context.Context, db *sql.DB, template, name string) (tableRecipe, error) {
+func (s *mysql) readTable(ctx context.Context, name string) (tableRecipe, error) {
 	t := tableRecipe{name: quote(name)}
 	var same, create string
-	if err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+template+"."+t.name).Scan(&same, &create); err != nil {
+	if err := s.conn.QueryRowContext(ctx, "SHOW CREATE TABLE "+s.template+"."+t.name).Scan(&same, &create); err != nil {
 		return t, err
 	}
 	t.create = strings.TrimPrefix(create, "CREATE TABLE "+t.name)
 	var filled bool
-	if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+template+"."+t.name+")").Scan(&filled); err != nil || !filled {
+	if err := s.conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM "+s.template+"."+t.name+")").Scan(&filled); err != nil || !filled {
 		return t, err
 	}
-	columns, err := column(ctx, db, `SELECT column_name FROM information_schema.columns
-		WHERE table_schema = ? AND table_name = ? AND coalesce(generation_expression, '') = ''`, template, name)
+	columns, err := s.list(ctx, `SELECT column_name FROM information_schema.columns
+		WHERE table_schema = ? AND table_name = ? AND coalesce(generation_expression, '') = ''`, s.template, name)
 	for i := range columns {
 		columns[i] = quote(columns[i])
 	}
@@ -79,15 +78,10 @@ func readTable(ctx context.Context, db *sql.DB, template, name string) (tableRec
 	return t, err
 }
 
-// copyTo makes the database name.
-func (r *recipe) copyTo(ctx context.Context, db *sql.DB, name string) error {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
+// statements make the database name, in a session whose checks they switch off.
+func (r *recipe) statements(name string) []string {
 	// Tables may refer to tables that come later.
-	statements := []string{"CREATE DATABASE " + name + r.defaults, "SET foreign_key_checks = 0", "SET unique_checks = 0"}
+	statements := []string{"CREATE DATABASE " + name + r.defaults, "SET foreign_key_checks = 0, unique_checks = 0"}
 	for _, t := range r.tables {
 		statements = append(statements, "CREATE TABLE "+name+"."+t.name+t.create)
 	}
@@ -96,17 +90,7 @@ func (r *recipe) copyTo(ctx context.Context, db *sql.DB, name string) error {
 			statements = append(statements, "INSERT INTO "+name+"."+t.name+" ("+t.columns+") SELECT "+t.columns+" FROM "+r.template+"."+t.name)
 		}
 	}
-	for _, text := range statements {
-		if _, err := conn.ExecContext(ctx, text); err != nil {
-			return err
-		}
-	}
-	return nil
+	return statements
 }
 
 func quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
-
-// column returns the texts of a query of one column.
-func column(ctx context.Context, db *sql.DB, query string, args ...any) ([]string, error) {
-	return collect(ctx, db, func(rows *sql.Rows, text *string) error { return rows.Scan(text) }, query, args...)
-}

@@ -1,75 +1,58 @@
 package clones
 
 import (
-	"fmt"
+	"context"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// note is what is written beside a template or a clone. A clone without a note is being made, or
-// its maker was killed meanwhile.
-type note struct {
-	state state
-	owner string    // of a used clone
-	test  string    // of a used or kept clone
-	until time.Time // of a template and of the stock: from then on they may be removed, if nobody uses them
-}
+// next is the name of a clone that is about to be made.
+func (s *sqlServer) next() string { return s.template + "_" + unique() }
 
-type state string
+// A template that is being made may have a name of its own.
+const unfinishedSuffix = "_new"
 
+// ours are the names of templates and clones behind the realm. What else begins so is not ours.
+var ours = regexp.MustCompile("^[0-9a-f]{10}(" + unfinishedSuffix + "|_[0-9a-f]{12})?$")
+
+// isClone is asked of names of ours.
+func (s *sqlServer) isClone(name string) bool { return len(name) > len(s.template+unfinishedSuffix) }
+
+// A note says what a database is for. Without a note it is in use or half made.
 const (
-	isTemplate state = "template"
-	inStock    state = "stock"
-	isUsed     state = "used"
-	isKept     state = "kept"
+	usedNote  = "sandbox used "  // and the test
+	keptNote  = "sandbox kept "  // and the test
+	untilNote = "sandbox until " // a template, and when it may be removed: seconds of Unix
 )
 
-// String is the note as a comment on the server.
-func (n note) String() string {
-	switch n.state {
-	case isUsed:
-		return fmt.Sprintf("sandbox used %s %s", n.owner, n.test)
-	case isKept:
-		return fmt.Sprintf("sandbox kept %s", n.test)
-	default:
-		return fmt.Sprintf("sandbox %s %d", n.state, n.until.Unix())
+// isOver reports whether a database with this note may be removed if nobody has its lock.
+func isOver(note string) bool {
+	if text, found := strings.CutPrefix(note, untilNote); found {
+		until, err := strconv.ParseInt(text, 10, 64)
+		return err != nil || time.Now().Unix() >= until
 	}
+	return !strings.HasPrefix(note, keptNote)
 }
 
-func readNote(comment string) note {
-	words := append(strings.Fields(comment), "", "", "", "")
-	if words[0] != "sandbox" {
-		return note{}
-	}
-	n := note{state: state(words[1])}
-	switch n.state {
-	case isUsed:
-		n.owner, n.test = words[2], words[3]
-	case isKept:
-		n.test = words[2]
-	default:
-		seconds, _ := strconv.ParseInt(words[2], 10, 64)
-		n.until = time.Unix(seconds, 0)
-	}
-	return n
+func (s *sqlServer) untilNote() string {
+	return untilNote + strconv.FormatInt(time.Now().Add(s.plan.Keep).Unix(), 10)
 }
 
-// expired reports whether a template or a clone of the stock may be removed.
-func (n note) expired(now time.Time) bool {
-	return (n.state == isTemplate || n.state == inStock) && now.After(n.until)
-}
-
-// listed is a template or a clone with its note.
-type listed struct {
-	name string
-	note note
-}
-
-// forTest is the note of a clone that is made for the test, or for the stock if test is empty.
-func (p *Plan) forTest(owner, test string) note {
-	if test == "" {
-		return note{state: inStock, until: time.Now().Add(p.Keep)}
+// over lists what begins with prefix and may be removed if nobody has its lock.
+func (s *sqlServer) over(ctx context.Context, prefix string) (names []string, err error) {
+	all, err := s.list(ctx, s.dialect.notes, prefix)
+	for _, entry := range all {
+		name, note, _ := strings.Cut(entry, " ")
+		if ours.MatchString(strings.TrimPrefix(name, s.realm)) && isOver(note) {
+			names = append(names, name)
+		}
 	}
-	return note{state: isUsed, owner: owner, test: test}
+	return names, err
+}
+
+// quoteText is a literal, also where a backslash escapes.
+func quoteText(text string) string {
+	return "'" + strings.NewReplacer("'", "''", "\\", "/").Replace(text) + "'"
 }

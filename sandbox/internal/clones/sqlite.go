@@ -15,60 +15,52 @@ import (
 	"github.com/pooldriver/pooldriver/internal/dsn"
 )
 
-// sqlite copies files in a directory of the user's own. The copy of a small file takes less than a
-// millisecond, so there is no stock. Locks are exclusive transactions on files of SQLite: the
-// operating system ends them with the process, and they work wherever SQLite does.
+// sqlite copies files in a directory of the user's own. Locks are exclusive transactions on files of SQLite: the operating
+// system ends them with the process, and they work wherever SQLite does.
 //
-//	lock.db             locked by whoever makes a template, or removes what others have left
-//	HASH.db             a template; its time of change is when it may be removed
-//	run-OWNER/owner.db  locked for as long as the owner lives
-//	run-OWNER/N.db      its clones
-//	kept/TEST-N.db      clones that were left for people
+//	lock           locked by a process that makes a template, or removes what others have left
+//	HASH.db        a template; its time of change is when it may be removed
+//	run-N.lock     locked for as long as the test of run-N lives
+//	run-N/N.db     the test's clone
+//	kept/TEST-N.db clones that were left for people
 type sqlite struct {
-	plan  *Plan
-	names names
-	dir   string
-	owner *fileLock
+	plan Plan
+	dir  string
+	// The fields below are the clone's.
+	number string
+	held   *fileLock
 }
 
-func newSQLite(p *Plan) *sqlite {
-	s := &sqlite{plan: p, names: newNames(p.Hash, p.DSN)}
-	s.dir = filepath.Join(os.TempDir(), "pooldriver-sandbox-"+strconv.Itoa(os.Getuid()), shorten(p.DSN, 12))
-	return s
+func openSQLite(p Plan) *sqlite {
+	return &sqlite{plan: p, dir: filepath.Join(os.TempDir(), "pooldriver-sandbox-"+strconv.Itoa(os.Getuid()), shorten(p.DSN, 12))}
 }
+
+const (
+	runPrefix  = "run-"
+	lockSuffix = ".lock"
+	day        = 24 * time.Hour
+)
 
 func (s *sqlite) template() string { return filepath.Join(s.dir, s.plan.Hash+".db") }
-func (s *sqlite) run() string      { return filepath.Join(s.dir, runPrefix+s.names.owner) }
+func (s *sqlite) run() string      { return filepath.Join(s.dir, runPrefix+s.number) }
 
-const runPrefix = "run-"
-
-func (s *sqlite) open(ctx context.Context) error {
+func (s *sqlite) prepare(ctx context.Context) (recipe, error) {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return err
+		return recipe{}, err
 	}
-	lock, err := s.lock(ctx, filepath.Join(s.dir, "lock.db"), day)
+	lock, err := s.lock(ctx, filepath.Join(s.dir, "lock"), day)
 	if err != nil {
-		return err
+		return recipe{}, err
 	}
 	defer lock.free()
-	// Under the lock: others remove a directory whose owner's lock is free.
-	if err := os.MkdirAll(s.run(), 0o700); err != nil {
-		return err
-	}
-	if s.owner, err = s.lock(ctx, filepath.Join(s.run(), "owner.db"), time.Minute); err != nil {
-		return err
-	}
 	s.sweep(ctx)
-	if _, err := os.Stat(s.template()); err == nil {
-		return s.touch()
+	if _, err := os.Stat(s.template()); err != nil {
+		if err := s.makeTemplate(ctx); err != nil {
+			return recipe{}, err
+		}
 	}
-	return s.makeTemplate(ctx)
-}
-
-// touch says that the template is used.
-func (s *sqlite) touch() error {
 	until := time.Now().Add(s.plan.Keep)
-	return os.Chtimes(s.template(), until, until)
+	return recipe{}, os.Chtimes(s.template(), until, until)
 }
 
 // makeTemplate is called under the lock. The template gets its name when it is complete.
@@ -92,28 +84,39 @@ func (s *sqlite) makeTemplate(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := os.Rename(unfinished, s.template()); err != nil {
-		return err
+	return os.Rename(unfinished, s.template())
+}
+
+func (s *sqlite) make(ctx context.Context, _ recipe, _ string) (name, to string, err error) {
+	s.number = unique()
+	// The lock comes before the directory: others remove a directory whose lock is free.
+	if s.held, err = s.lock(ctx, s.run()+lockSuffix, 0); err != nil {
+		return "", "", err
 	}
-	return s.touch()
+	if err := os.Mkdir(s.run(), 0o700); err != nil {
+		return "", "", err
+	}
+	name = filepath.Join(s.run(), s.number+".db")
+	if err := copyFile(s.template(), name); err != nil {
+		return "", "", err
+	}
+	to, err = dsn.SQLiteFile(s.plan.DSN, name)
+	return name, to, err
 }
 
-// hold has nothing to do: the lock is that of an open file.
-func (s *sqlite) hold(context.Context) error { return nil }
+// hold has nothing to do: nobody can take the lock of an open file away.
+func (s *sqlite) hold(context.Context, string) error { return nil }
 
-func (s *sqlite) take(context.Context, string) (string, error) { return "", nil }
-
-func (s *sqlite) stocked(context.Context) (int, error) { return 0, nil }
-
-func (s *sqlite) make(_ context.Context, _ string) (string, error) {
-	name := filepath.Join(s.run(), strconv.FormatInt(s.names.made.Add(1), 10)+".db")
-	return name, errors.Join(copyFile(s.template(), name), s.touch())
-}
-
-func (s *sqlite) remove(_ context.Context, name string) error { return removeFile(name) }
+func (s *sqlite) remove(context.Context, string) error { return os.RemoveAll(s.run()) }
 
 func (s *sqlite) keep(_ context.Context, name, test string) (string, error) {
-	kept := s.kept(name, test)
+	test = strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\?#%&;,=:*"<>|`, r) {
+			return '-'
+		}
+		return r
+	}, test)
+	kept := filepath.Join(s.dir, "kept", test+"-"+filepath.Base(name))
 	if err := os.MkdirAll(filepath.Dir(kept), 0o700); err != nil {
 		return name, err
 	}
@@ -125,43 +128,36 @@ func (s *sqlite) keep(_ context.Context, name, test string) (string, error) {
 	return kept, nil
 }
 
-// kept is where a clone is left.
-func (s *sqlite) kept(name, test string) string {
-	test = strings.Map(func(r rune) rune {
-		if strings.ContainsRune(`/\?#%&;,=:*"<>|`, r) {
-			return '-'
-		}
-		return r
-	}, test)
-	return filepath.Join(s.dir, "kept", test+"-"+s.names.owner+"-"+filepath.Base(name))
-}
-
-func (s *sqlite) dsn(name string) string {
-	to, _ := dsn.SQLiteFile(s.plan.DSN, name) // open has seen that it can be changed
-	return to
-}
-
+// close removes what remove or keep has left of the clone, and last the lock.
 func (s *sqlite) close() {
-	if s.owner != nil {
-		s.owner.free()
+	if s.held == nil {
+		return
 	}
 	_ = os.RemoveAll(s.run())
+	s.held.free()
+	_ = os.Remove(s.run() + lockSuffix)
 }
 
-// sweep is called under the lock. It removes the clones of owners that are gone, and templates
-// whose time is over. What cannot be removed is left to the next process.
+// sweep is called under the lock. It removes the clones of processes that are gone, and templates whose time is over. What
+// cannot be removed is left to the next process.
 func (s *sqlite) sweep(ctx context.Context) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, e := range entries {
 		path := filepath.Join(s.dir, e.Name())
 		switch info, err := e.Info(); {
-		case err != nil, path == s.run():
-		case strings.HasPrefix(e.Name(), runPrefix):
-			if lock, err := s.lock(ctx, filepath.Join(path, "owner.db"), 0); err == nil {
-				lock.free()
+		case err != nil:
+		case e.IsDir() && strings.HasPrefix(e.Name(), runPrefix):
+			if lock, err := s.lock(ctx, path+lockSuffix, 0); err == nil {
 				_ = os.RemoveAll(path)
+				lock.free()
+				_ = os.Remove(path + lockSuffix)
 			}
-		case strings.HasSuffix(e.Name(), ".db") && e.Name() != "lock.db" && time.Now().After(info.ModTime()):
+		// A process was killed between its lock and its directory. A younger lock may be about to be taken.
+		case strings.HasSuffix(path, lockSuffix) && time.Since(info.ModTime()) > day:
+			if _, err := os.Stat(strings.TrimSuffix(path, lockSuffix)); err != nil {
+				_ = os.Remove(path)
+			}
+		case strings.HasSuffix(path, ".db") && time.Now().After(info.ModTime()):
 			_ = removeFile(path)
 		}
 	}
@@ -218,8 +214,6 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, in); err != nil {
-		return errors.Join(err, out.Close())
-	}
-	return out.Close()
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }

@@ -3,66 +3,137 @@ package clones
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
 )
 
-// sqlServer is what the server of a plan's DSN needs, whatever its database.
+// sqlServer is a session on a server for one clone, with the names of what one user makes on one database. All names begin with realm,
+// such as sandbox_3f2a11_; they need no quotes.
 type sqlServer struct {
-	plan  *Plan
-	names names
-	admin *sql.DB
-	// session holds the locks of this process. Only open, hold and close use it.
-	session *sql.Conn
+	plan            Plan
+	dialect         sqlDialect
+	handle          *handle
+	conn            *sql.Conn // the session
+	realm, template string
+	strategy        string // PostgreSQL: how a template is copied, as an option of CREATE DATABASE
 }
 
-// connect opens the session. stay keeps the server from ending it while it has nothing to do.
-func (s *sqlServer) connect(ctx context.Context, stay string) (err error) {
-	if s.session, err = s.admin.Conn(ctx); err == nil {
-		_, err = s.session.ExecContext(ctx, stay)
+// sqlDialect is what differs between the servers. A lock has the name of what it guards, and lasts as long as the session.
+type sqlDialect struct {
+	stay string // keeps the server from ending an idle session
+	// identity returns the user, the database and the strategy.
+	identity string
+	// lock waits for a lock, tryLock does not. Both return whether the session has the lock then.
+	lock, tryLock, unlock string
+	// notes lists the names that begin with an argument, each with a space and its note.
+	notes string
+	// connected reports whether anybody is connected to a database.
+	connected func(ctx context.Context, conn *sql.Conn, database string) (bool, error)
+}
+
+// connect opens the session.
+func (s *sqlServer) connect(ctx context.Context) (err error) {
+	if s.handle, err = openHandle(s.plan); err != nil {
+		return err
+	}
+	if err := s.dial(ctx); err != nil {
+		s.close()
+		return fmt.Errorf("connecting to the DSN's server: %w", err)
+	}
+	return nil
+}
+
+func (s *sqlServer) dial(ctx context.Context) error {
+	conn, err := s.handle.db.Conn(ctx)
+	if err != nil {
+		return err // s.conn is closed, so the next call of hold dials again
+	}
+	s.conn = conn
+	var user, database sql.NullString
+	if err := s.exec(ctx, s.dialect.stay); err != nil {
+		return err
+	}
+	if err := s.conn.QueryRowContext(ctx, s.dialect.identity).Scan(&user, &database, &s.strategy); err != nil {
+		return err
+	}
+	s.realm = "sandbox_" + shorten(strings.Join([]string{string(s.plan.Kind), user.String, database.String}, "\x00"), 6) + "_"
+	s.template = s.realm + s.plan.Hash
+	return nil
+}
+
+// hold takes the clone's lock, and dials before that if the session was lost. A session may take its lock several times.
+// If somebody else has the lock, the server has not seen yet that the old session is lost: then that one guards the clone
+// until the next call.
+func (s *sqlServer) hold(ctx context.Context, name string) error {
+	if _, err := s.tryLock(ctx, s.dialect.tryLock, name); err == nil || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	_ = s.conn.Close()
+	if err := s.dial(ctx); err != nil {
+		return err
+	}
+	_, err := s.tryLock(ctx, s.dialect.tryLock, name)
+	return err
+}
+
+var errLocked = errors.New("another process has held the lock of the template for a day")
+
+func (s *sqlServer) lock(ctx context.Context, name string) error {
+	got, err := s.tryLock(ctx, s.dialect.lock, name)
+	if err == nil && !got {
+		return errLocked
 	}
 	return err
 }
 
-// lost closes the session and reports true if the session was lost. err is the end of ctx.
-func (s *sqlServer) lost(ctx context.Context) (lost bool, err error) {
-	if _, err := s.session.ExecContext(ctx, "SELECT 1"); err == nil || ctx.Err() != nil {
-		return false, ctx.Err()
+func (s *sqlServer) tryLock(ctx context.Context, query, name string) (bool, error) {
+	var got sql.NullBool
+	err := s.conn.QueryRowContext(ctx, query, name).Scan(&got)
+	return got.Bool, err
+}
+
+// unlock ends a lock, also if ctx has ended.
+func (s *sqlServer) unlock(ctx context.Context, name string) {
+	_ = s.exec(context.WithoutCancel(ctx), s.dialect.unlock, name)
+}
+
+func (s *sqlServer) exec(ctx context.Context, text string, args ...any) error {
+	_, err := s.conn.ExecContext(ctx, text, args...)
+	return err
+}
+
+// execAll runs statements until one fails.
+func (s *sqlServer) execAll(ctx context.Context, texts ...string) error {
+	for _, text := range texts {
+		if err := s.exec(ctx, text); err != nil {
+			return err
+		}
 	}
-	_ = s.session.Close()
-	return true, nil
+	return nil
 }
 
-type queryer interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}
-
-// collect runs a query. read scans each row into one element of the result.
-func collect[T any](ctx context.Context, from queryer, read func(*sql.Rows, *T) error, query string, args ...any) (all []T, err error) {
-	rows, err := from.QueryContext(ctx, query, args...)
+// list returns the texts of a query of one column.
+func (s *sqlServer) list(ctx context.Context, query string, args ...any) (texts []string, err error) {
+	rows, err := s.conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var one T
-		if err := read(rows, &one); err != nil {
+		var text string
+		if err := rows.Scan(&text); err != nil {
 			return nil, err
 		}
-		all = append(all, one)
+		texts = append(texts, text)
 	}
-	return all, rows.Err()
-}
-
-func (s *sqlServer) exec(ctx context.Context, text string, args ...any) error {
-	_, err := s.admin.ExecContext(ctx, text, args...)
-	return err
+	return texts, rows.Err()
 }
 
 // close ends the session, and its locks with it.
 func (s *sqlServer) close() {
-	if s.session != nil {
-		_ = s.session.Close()
+	if s.conn != nil {
+		_ = s.conn.Close()
 	}
-	if s.admin != nil {
-		_ = s.admin.Close()
-	}
+	s.handle.close()
 }
