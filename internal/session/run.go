@@ -172,13 +172,17 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	return err
 }
 
-// sendText has the driver execute a text, and counts what the driver itself prepares and keeps for that.
-func (s *Session) sendText(ctx context.Context, st *Statement) error {
+// sendText has the driver execute a text.
+func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
 	if s.rereader != nil {
 		prepared, executed := s.rereader.Kept()
 		defer s.countKept(prepared, executed)
 	}
-	err := s.sendOnce(ctx, st)
+	if s.guard == nil {
+		err = s.toDriver(ctx, st)
+	} else {
+		err = s.execute(ctx, st)
+	}
 	if err == nil {
 		return nil
 	}
@@ -189,7 +193,7 @@ func (s *Session) sendText(ctx context.Context, st *Statement) error {
 	return err
 }
 
-// countKept counts what was prepared and executed since.
+// countKept counts what the driver itself has prepared and executed since, of what it keeps.
 func (s *Session) countKept(prepared, executed uint64) {
 	nowPrepared, nowExecuted := s.rereader.Kept()
 	misses, uses := nowPrepared-prepared, nowExecuted-executed
