@@ -78,9 +78,7 @@ func (s *Session) EndLoan(e dialects.Effect, err error) {
 	if err != nil {
 		s.failed()
 	}
-	if s.debts.Any() {
-		s.settle()
-	}
+	s.settle()
 }
 
 // recordResultSlow is the part of RecordResult that is rarely needed. It is a function of its

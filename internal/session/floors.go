@@ -28,9 +28,9 @@ func (s *Session) failed() {
 }
 
 // settle is called at the end of a statement, of rows and of a loan. It is settleNow, unless the borrower may still ask for what the
-// statement has left: then it is left to GiveBack.
+// statement has left: then it is left to GiveBack. It is small, so that it is inlined.
 func (s *Session) settle() {
-	if !s.traits.AnswersOverwrite {
+	if s.debts.Any() && !s.traits.AnswersOverwrite {
 		s.settleNow()
 	}
 }

@@ -108,12 +108,11 @@ func (s *Session) prepareText(ctx context.Context, text string) (si driver.Stmt,
 }
 
 // controls reports whether the Guard itself does what a text asks for.
-func (s *Session) controls(text string) bool {
+func (s *Session) controls(text string) (bool, error) {
 	if s.guard == nil {
-		return false
+		return false, nil
 	}
-	yes, err := s.guard.Controls(text)
-	return yes || err != nil // Execute returns the error
+	return s.guard.Controls(text)
 }
 
 // execute sends st under the Guard.

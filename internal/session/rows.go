@@ -324,9 +324,7 @@ func (r *Rows) Close() (err error) {
 		r.stmt = nil
 	}
 	returned = true
-	if s.debts.Any() {
-		s.settle()
-	}
+	s.settle()
 	return err
 }
 

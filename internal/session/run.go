@@ -79,7 +79,7 @@ func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
 		if p == renewed {
 			continue
 		}
-		if s.debts.Any() && (err != nil || !st.Queries) {
+		if err != nil || !st.Queries {
 			s.settle()
 		}
 		return p, err
@@ -125,7 +125,7 @@ func (s *Session) isReady(st *Statement) bool {
 func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error) {
 	st.prepared, st.Said = nil, 0
 	switch {
-	case st.Prepares && !(s.ReadBySettings() && s.sendsTexts(st)) && !s.controls(st.Text): // else the server reads the text by the settings
+	case s.prepares(st):
 		if p, err := s.find(ctx, st); err != nil {
 			return p, err
 		}
@@ -146,6 +146,16 @@ func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error
 		return renewed, nil
 	}
 	return ready, nil
+}
+
+// prepares reports whether st is executed by a prepared statement. What the server reads by the settings is sent as a text, and so is
+// what the Guard does itself; Execute returns the error of Controls.
+func (s *Session) prepares(st *Statement) bool {
+	if !st.Prepares || s.ReadBySettings() && s.sendsTexts(st) {
+		return false
+	}
+	controls, err := s.controls(st.Text)
+	return !controls && err == nil
 }
 
 // sendsTexts reports whether the driver executes st without a prepared statement.
@@ -173,16 +183,12 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 }
 
 // sendText has the driver execute a text.
-func (s *Session) sendText(ctx context.Context, st *Statement) (err error) {
+func (s *Session) sendText(ctx context.Context, st *Statement) error {
 	if s.rereader != nil {
 		prepared, executed := s.rereader.Kept()
 		defer s.countKept(prepared, executed)
 	}
-	if s.guard == nil {
-		err = s.toDriver(ctx, st)
-	} else {
-		err = s.execute(ctx, st)
-	}
+	err := s.sendOnce(ctx, st)
 	if err == nil {
 		return nil
 	}

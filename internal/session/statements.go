@@ -13,8 +13,7 @@ import (
 
 // Prepare prepares the text of st, if that is not done yet, and keeps the statement.
 func (s *Session) Prepare(ctx context.Context, st *Statement) (Progress, error) {
-	if s.controls(st.Text) {
-		_, err := s.guard.Controls(st.Text)
+	if yes, err := s.controls(st.Text); yes || err != nil {
 		return Unexecuted, err
 	}
 	p, err := s.find(ctx, st)
