@@ -79,8 +79,8 @@ func (c *Checkout) MoveOn(w *Want) {
 	}
 }
 
-// Visit counts an operation that goes to another engine of the group, and may come back to home.
-func (c *Checkout) Visit(w *Want, home *Engine) { home.waitFor(&w.home) }
+// Visit counts an operation that goes to another engine of the group, and may come back to e, also while e drains.
+func (e *Engine) Visit(w *Want) { e.waitFor(&w.home) }
 
 // waitFor counts an operation, until Done, as work that has begun and may have no connection for a while. by is who counts it.
 func (e *Engine) waitFor(by **Engine) {

@@ -146,9 +146,6 @@ func (s *Set) Move(c *binding.Checkout, from, to *Replica) {
 	c.MoveTo(engine)
 }
 
-// Visit is called before an operation goes to a replica: it may come back to the primary, also while that drains.
-func (s *Set) Visit(c *binding.Checkout, w *binding.Want) { c.Visit(w, s.engine) }
-
 // state says whether r can serve, and why not.
 func (r *Replica) state() Reason {
 	if r.Engine.Pool().Draining() {

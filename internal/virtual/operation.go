@@ -99,7 +99,7 @@ func (op *operation) do(ctx context.Context) error {
 				return ctxerr.Of(ctx, err)
 			}
 			if c.on != nil {
-				c.source.Replicas.Visit(&c.held, &op.Want)
+				c.source.engine.Visit(&op.Want)
 			}
 		}
 		again, err := op.try(ctx)
