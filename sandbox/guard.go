@@ -418,14 +418,7 @@ var errRawUndone = errors.New("sandbox: a statement of a function of Raw has fai
 var errRawEnded = errors.New("sandbox: a function of Raw has ended the transaction of the test, so what the test has written may be committed; a test of such functions needs sandbox.Database")
 
 // Interrupt stops the statement that does not end.
-func (g *guard) Interrupt() {
-	if g.stage.traits.Uninterrupted {
-		return
-	}
-	ctx, cancel := g.stage.bounded()
-	defer cancel()
-	_ = g.stage.server.Interrupt(ctx)
-}
+func (g *guard) Interrupt() { g.stage.interrupt() }
 
 // CloseStmt does nothing after the test: the connection is another test's then.
 func (g *guard) CloseStmt(si driver.Stmt) error {

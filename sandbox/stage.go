@@ -154,12 +154,18 @@ var errEnded = errors.New("sandbox: the test has ended")
 // statement cannot be stopped, after a while.
 func (st *stage) stop() {
 	for end := time.Now().Add(patience); st.running() && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if !st.traits.Uninterrupted {
-			ctx, cancel := st.bounded()
-			_ = st.server.Interrupt(ctx)
-			cancel()
-		}
+		st.interrupt()
 	}
+}
+
+// interrupt asks the server to stop the statement that runs. It needs no lock.
+func (st *stage) interrupt() {
+	if st.traits.Uninterrupted {
+		return
+	}
+	ctx, cancel := st.bounded()
+	defer cancel()
+	_ = st.server.Interrupt(ctx) // whoever waits goes on
 }
 
 // process is the server's number of the session, 0 if it has none.

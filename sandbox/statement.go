@@ -433,13 +433,13 @@ func (st *stage) watchOver(ctx context.Context) *watch {
 		return nil
 	}
 	w := &watch{finished: make(chan struct{}), left: make(chan struct{})}
-	w.cancel = context.AfterFunc(ctx, func() { w.stop(st.server) })
+	w.cancel = context.AfterFunc(ctx, func() { w.stop(st) })
 	return w
 }
 
 // stop asks the server again and again: a request that comes before the statement has begun is
 // ignored.
-func (w *watch) stop(server dialects.Sandboxer) {
+func (w *watch) stop(st *stage) {
 	const shortest, longest = 20 * time.Millisecond, time.Second
 	defer close(w.left)
 	for pause := shortest; ; pause = min(2*pause, longest) {
@@ -449,9 +449,7 @@ func (w *watch) stop(server dialects.Sandboxer) {
 		default:
 		}
 		w.sent.Store(true)
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		_ = server.Interrupt(ctx) // the wait goes on
-		cancel()
+		st.interrupt()
 		select {
 		case <-w.finished:
 			return
