@@ -167,33 +167,37 @@ func (p *parts) each(list []string, read func(at *place, address string) error) 
 	return nil
 }
 
-// setAddress fills in the driver's defaults.
+// setAddress fills in the driver's defaults, and refuses what is no address.
 func (p *place) setAddress(network, address string) error {
-	p.network, p.address = network, address
-	switch network {
-	case "", "tcp":
-		p.network = "tcp"
-		switch host, _, err := net.SplitHostPort(address); {
-		case address == "":
-			p.address = "127.0.0.1:3306"
-		case err != nil:
-			p.address = net.JoinHostPort(address, "3306")
-		case host == "":
-			p.address = "127.0.0.1" + address
-		}
-		if !only(p.address, "-._:%[]") {
-			return errHost
-		}
-	case "unix":
-		if address == "" {
-			p.address = "/tmp/mysql.sock"
-		}
-	default:
-		if address == "" {
-			return errNetwork
-		}
+	*p = place{network, address}.orDefault()
+	switch {
+	case p.network == "tcp" && !only(p.address, "-._:%[]"):
+		return errHost
+	case p.address == "":
+		return errNetwork
 	}
 	return nil
+}
+
+// orDefault is p with the driver's defaults (go-sql-driver/mysql 1.10, Config.normalize). Another network has none.
+func (p place) orDefault() place {
+	if p.network == "" {
+		p.network = "tcp"
+	}
+	switch {
+	case p.network == "unix" && p.address == "":
+		p.address = "/tmp/mysql.sock"
+	case p.network == "tcp":
+		switch host, _, err := net.SplitHostPort(p.address); {
+		case p.address == "":
+			p.address = "127.0.0.1:3306"
+		case err != nil:
+			p.address = net.JoinHostPort(p.address, "3306")
+		case host == "":
+			p.address = "127.0.0.1" + p.address
+		}
+	}
+	return p
 }
 
 func (p *parts) setDatabase(escaped string) error {

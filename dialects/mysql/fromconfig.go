@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
-	"net"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -50,22 +49,4 @@ func (c *configured) template() (dialects.Template, error) {
 	s.plain = own.TLS == nil && (own.TLSConfig == "" || own.TLSConfig == "false") && !s.compress
 	t.serve(s)
 	return t, nil
-}
-
-// orDefault is the place with what the driver puts in where nothing is given (go-sql-driver/mysql 1.10, Config.normalize).
-func (p place) orDefault() place {
-	if p.network == "" {
-		p.network = "tcp"
-	}
-	switch {
-	case p.network == "unix" && p.address == "":
-		p.address = "/tmp/mysql.sock"
-	case p.network == "tcp" && p.address == "":
-		p.address = "127.0.0.1:3306"
-	case p.network == "tcp":
-		if _, _, err := net.SplitHostPort(p.address); err != nil {
-			p.address = net.JoinHostPort(strings.Trim(p.address, "[]"), "3306")
-		}
-	}
-	return p
 }
