@@ -25,6 +25,7 @@ var onMySQL = sqlDialect{
 	lock:     "SELECT GET_LOCK(?, 86400)",
 	tryLock:  "SELECT GET_LOCK(?, 0)",
 	unlock:   "DO RELEASE_LOCK(?)",
+	has:      "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = '" + noteTable + "')",
 	notes: `SELECT CONCAT(d.schema_name, ' ', COALESCE(t.table_comment, '')) FROM information_schema.schemata d
 		LEFT JOIN information_schema.tables t ON t.table_schema = d.schema_name AND t.table_name = '` + noteTable + `'
 		WHERE LOCATE(?, d.schema_name) = 1`,
@@ -39,30 +40,9 @@ func openMySQL(ctx context.Context, p Plan) (server, error) {
 	return s, s.connect(ctx)
 }
 
-func (s *mysql) prepare(ctx context.Context) (recipe, error) {
-	if err := s.sweep(ctx); err != nil {
-		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
-	}
-	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
-		return recipe{}, err
-	}
-	defer s.unlock(ctx, s.template)
-	var found bool
-	err := s.conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?)",
-		s.template, noteTable).Scan(&found)
-	if err == nil && !found {
-		err = s.makeTemplate(ctx)
-	}
-	if err != nil {
-		return recipe{}, err
-	}
-	if err := s.note(ctx, s.template, s.untilNote()); err != nil {
-		return recipe{}, err
-	}
-	return s.readRecipe(ctx)
-}
+func (s *mysql) prepare(ctx context.Context) (recipe, error) { return s.prepareBy(ctx, s) }
 
-// makeTemplate is called under the template's lock.
+// makeTemplate implements templateMaker.
 func (s *mysql) makeTemplate(ctx context.Context) error {
 	if err := s.remove(ctx, s.template); err != nil { // of a process that was killed
 		return s.rights(err)

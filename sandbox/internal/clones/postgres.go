@@ -24,6 +24,7 @@ var onPostgres = sqlDialect{
 	lock:    "SELECT pg_advisory_lock(hashtextextended($1, 0)) IS NOT NULL",
 	tryLock: "SELECT pg_try_advisory_lock(hashtextextended($1, 0))",
 	unlock:  "SELECT pg_advisory_unlock(hashtextextended($1, 0))",
+	has:     "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)",
 	notes: `SELECT datname || ' ' || coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database
 		WHERE starts_with(datname, $1)`,
 	connected: func(ctx context.Context, conn *sql.Conn, database string) (found bool, err error) {
@@ -39,26 +40,12 @@ func openPostgres(ctx context.Context, p Plan) (server, error) {
 	return s, s.connect(ctx)
 }
 
-func (s *postgres) prepare(ctx context.Context) (recipe, error) {
-	if err := s.sweep(ctx); err != nil {
-		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
-	}
-	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
-		return recipe{}, err
-	}
-	defer s.unlock(ctx, s.template)
-	var found bool
-	err := s.conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", s.template).Scan(&found)
-	if err == nil && !found {
-		err = s.makeTemplate(ctx)
-	}
-	if err != nil {
-		return recipe{}, err
-	}
-	return recipe{}, s.comment(ctx, s.template, s.untilNote())
-}
+func (s *postgres) prepare(ctx context.Context) (recipe, error) { return s.prepareBy(ctx, s) }
 
-// makeTemplate is called under the template's lock. The template gets its name when it is complete.
+// readRecipe implements templateMaker: the server knows how to copy.
+func (s *postgres) readRecipe(context.Context) (recipe, error) { return recipe{}, nil }
+
+// makeTemplate implements templateMaker. The template gets its name when it is complete.
 func (s *postgres) makeTemplate(ctx context.Context) error {
 	name := s.template + unfinishedSuffix
 	if err := s.remove(ctx, name); err != nil { // of a process that was killed
@@ -89,7 +76,7 @@ func (s *postgres) make(ctx context.Context, _ recipe, test string) (name, to st
 	// The server finishes what it has begun, whoever waits for it.
 	err = s.exec(context.WithoutCancel(ctx), "CREATE DATABASE "+name+" TEMPLATE "+s.template+s.strategy)
 	if err == nil {
-		err = s.comment(ctx, name, usedNote+test)
+		err = s.note(ctx, name, usedNote+test)
 	}
 	if err != nil {
 		return "", "", errors.Join(err, s.remove(context.WithoutCancel(ctx), name))
@@ -98,10 +85,10 @@ func (s *postgres) make(ctx context.Context, _ recipe, test string) (name, to st
 }
 
 func (s *postgres) keep(ctx context.Context, name, test string) (string, error) {
-	return name, s.comment(ctx, name, keptNote+test)
+	return name, s.note(ctx, name, keptNote+test)
 }
 
-func (s *postgres) comment(ctx context.Context, name, note string) error {
+func (s *postgres) note(ctx context.Context, name, note string) error {
 	return s.exec(ctx, "COMMENT ON DATABASE "+name+" IS "+quoteText(note))
 }
 

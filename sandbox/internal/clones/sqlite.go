@@ -133,9 +133,7 @@ func (s *sqlite) close() {
 	if s.held == nil {
 		return
 	}
-	_ = os.RemoveAll(s.run())
-	s.held.free()
-	_ = os.Remove(s.run() + lockSuffix)
+	s.held.end(s.run())
 }
 
 // sweep is called under the lock. It removes the clones of processes that are gone, and templates whose time is over. What
@@ -148,9 +146,7 @@ func (s *sqlite) sweep(ctx context.Context) {
 		case err != nil:
 		case e.IsDir() && strings.HasPrefix(e.Name(), runPrefix):
 			if lock, err := s.lock(ctx, path+lockSuffix, 0); err == nil {
-				_ = os.RemoveAll(path)
-				lock.free()
-				_ = os.Remove(path + lockSuffix)
+				lock.end(path)
 			}
 		// A process was killed between its lock and its directory. A younger lock may be about to be taken.
 		case strings.HasSuffix(path, lockSuffix) && time.Since(info.ModTime()) > day:
@@ -189,6 +185,13 @@ func (s *sqlite) lock(ctx context.Context, file string, wait time.Duration) (*fi
 func (l *fileLock) free() {
 	_ = l.tx.Rollback()
 	_ = l.db.Close()
+}
+
+// end removes the directory that l guards, and l last.
+func (l *fileLock) end(dir string) {
+	_ = os.RemoveAll(dir)
+	l.free()
+	_ = os.Remove(dir + lockSuffix)
 }
 
 // fileSuffixes are those of the files of one database.

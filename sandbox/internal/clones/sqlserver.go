@@ -26,6 +26,8 @@ type sqlDialect struct {
 	identity string
 	// lock waits for a lock, tryLock does not. Both return whether the session has the lock then.
 	lock, tryLock, unlock string
+	// has returns whether a template is complete.
+	has string
 	// notes lists the names that begin with an argument, each with a space and its note.
 	notes string
 	// connected reports whether anybody is connected to a database.
@@ -60,6 +62,36 @@ func (s *sqlServer) dial(ctx context.Context) error {
 	s.realm = "sandbox_" + shorten(strings.Join([]string{string(s.plan.Kind), user.String, database.String}, "\x00"), 6) + "_"
 	s.template = s.realm + s.plan.Hash
 	return nil
+}
+
+// templateMaker is how a server makes templates. The methods are called under the template's lock.
+type templateMaker interface {
+	makeTemplate(ctx context.Context) error
+	note(ctx context.Context, name, note string) error
+	readRecipe(ctx context.Context) (recipe, error)
+}
+
+// prepareBy is server.prepare.
+func (s *sqlServer) prepareBy(ctx context.Context, by templateMaker) (recipe, error) {
+	if err := s.sweep(ctx); err != nil {
+		return recipe{}, fmt.Errorf("removing what ended processes have left: %w", err)
+	}
+	if err := s.lock(ctx, s.template); err != nil { // waits for the process that makes it
+		return recipe{}, err
+	}
+	defer s.unlock(ctx, s.template)
+	var found bool
+	err := s.conn.QueryRowContext(ctx, s.dialect.has, s.template).Scan(&found)
+	if err == nil && !found {
+		err = by.makeTemplate(ctx)
+	}
+	if err == nil {
+		err = by.note(ctx, s.template, s.untilNote())
+	}
+	if err != nil {
+		return recipe{}, err
+	}
+	return by.readRecipe(ctx)
 }
 
 // hold takes the clone's lock, and dials before that if the session was lost. A session may take its lock several times.
