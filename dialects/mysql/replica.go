@@ -13,10 +13,10 @@ import (
 func (t *template) Replica(host string) (dialects.Template, error) {
 	var where place
 	if host == "" || strings.HasPrefix(host, ":") || where.setHost(host) != nil {
-		return nil, errors.New("a replica is written host:port")
+		return nil, hosts.ErrReplicaForm
 	}
 	if t.at.address == "" {
-		return nil, errors.New("a config does not lead to replicas: give the DSN to New")
+		return nil, hosts.ErrOfConfig
 	}
 	at := t.at
 	at.network, at.address, at.more = where.network, where.address, nil

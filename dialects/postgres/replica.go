@@ -17,10 +17,10 @@ func (t *template) Replica(host string) (dialects.Template, error) {
 		name, port = strings.Trim(host, "[]"), "5432"
 	}
 	if name == "" || strings.ContainsAny(name, "@=&?,; '\\") {
-		return nil, errors.New("a replica is written host:port")
+		return nil, hosts.ErrReplicaForm
 	}
 	if t.dsn == "" {
-		return nil, errors.New("a config does not lead to replicas: give the DSN to New")
+		return nil, hosts.ErrOfConfig
 	}
 	r, err := parse(dsnOf(t.dsn, name, port))
 	if err != nil {
