@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,11 +80,17 @@ func (a Account) URL(parameters ...string) string {
 		Host:   a.Addr,
 		Path:   "/" + a.Database,
 	}
-	if transport := a.Server.Engine.transport(a.Server); transport != "" && !hasTLS(parameters) {
-		parameters = append([]string{transport}, parameters...)
-	}
-	u.RawQuery = strings.Join(parameters, "&")
+	u.RawQuery = strings.Join(a.over(parameters), "&")
 	return u.String()
+}
+
+// over are parameters with the way to the server, unless they say it.
+func (a Account) over(parameters []string) []string {
+	transport := a.Server.Engine.transport(a.Server)
+	if transport == "" || slices.ContainsFunc(parameters, func(p string) bool { return strings.HasPrefix(p, "tls=") }) {
+		return parameters
+	}
+	return append([]string{transport}, parameters...)
 }
 
 // OpenBare returns a plain sql.DB of the account with the bare driver, closed

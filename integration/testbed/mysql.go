@@ -102,10 +102,7 @@ func (mySQL) openAdmin(s *Server, database string) (*sql.DB, error) {
 }
 
 func (mySQL) openAccount(a Account, parameters []string) (*sql.DB, error) {
-	if transport := (mySQL{}).transport(a.Server); transport != "" && !hasTLS(parameters) {
-		parameters = append([]string{transport}, parameters...)
-	}
-	c, err := mysql.ParseDSN("/?" + strings.Join(parameters, "&"))
+	c, err := mysql.ParseDSN("/?" + strings.Join(a.over(parameters), "&"))
 	if err != nil {
 		return nil, err
 	}
@@ -152,10 +149,6 @@ func (mySQL) transport(s *Server) string {
 		return os.Getenv("POOLDRIVER_MYSQL_TRANSPORT")
 	}
 	return "tls=" + tlsName(s)
-}
-
-func hasTLS(parameters []string) bool {
-	return slices.ContainsFunc(parameters, func(p string) bool { return strings.HasPrefix(p, "tls=") })
 }
 
 func (mySQL) create(ctx context.Context, admin *sql.DB, a Account) error {
