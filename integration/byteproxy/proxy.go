@@ -77,6 +77,7 @@ type Proxy struct {
 	fired   chan struct{} // the armed fault's; closed when it has struck
 	refuses bool          // from Refuse to Serve
 	plugged chan struct{} // closed but from Unplug to Plug
+	held    chan struct{} // of HoldAnswers; nil: nothing is held
 }
 
 // Listen forwards from a free port of 127.0.0.1 to the target.
@@ -161,6 +162,13 @@ func (p *Proxy) SetLatency(d Direction, delay time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency[d] = delay
+}
+
+// HoldAnswers holds what servers send from now on, until a client sends something.
+func (p *Proxy) HoldAnswers() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = make(chan struct{})
 }
 
 // Refuse resets all connections, and each new one until Serve, as where a network is cut.
@@ -255,6 +263,10 @@ func (p *Proxy) admit(l *link, d Direction, n int) (pass int, fired chan<- struc
 		p.trips++
 	}
 	p.last = d
+	if d == ToServer && p.held != nil {
+		close(p.held)
+		p.held = nil
+	}
 	return pass, fired, l.broken
 }
 
@@ -269,12 +281,19 @@ func (p *Proxy) breakLink(l *link, cut Cut) bool {
 	return true
 }
 
-// delay waits as long as the direction's latency says, and then for the cable. It reports false when
-// the proxy was closed meanwhile.
+// delay waits for the end of HoldAnswers, as long as the direction's latency says, and then for the cable. It
+// reports false when the proxy was closed meanwhile.
 func (p *Proxy) delay(d Direction) bool {
 	p.mu.Lock()
-	latency, plugged := p.latency[d], p.plugged
+	latency, plugged, held := p.latency[d], p.plugged, p.held
 	p.mu.Unlock()
+	if d == ToClient && held != nil {
+		select {
+		case <-held:
+		case <-p.ctx.Done():
+			return false
+		}
+	}
 	if latency > 0 {
 		select {
 		case <-time.After(latency):

@@ -253,6 +253,24 @@ func TestLatencyDelaysItsDirectionOnly(t *testing.T) {
 	exchange(t, b.server, b.client, "at once")
 }
 
+func TestAnswersAreHeldUntilAClientSends(t *testing.T) {
+	b := newBed(t)
+	exchange(t, b.client, b.server, "hello")
+	b.proxy.HoldAnswers()
+	_, err := io.WriteString(b.server, "goodbye")
+	require.NoError(t, err)
+	require.NoError(t, b.client.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+	_, err = b.client.Read(make([]byte, 1))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	require.NoError(t, b.client.SetReadDeadline(time.Now().Add(patience)))
+	exchange(t, b.client, b.server, "are you there?")
+	got := make([]byte, len("goodbye"))
+	_, err = io.ReadFull(b.client, got)
+	require.NoError(t, err)
+	require.Equal(t, "goodbye", string(got))
+	exchange(t, b.server, b.client, "at once")
+}
+
 func TestRefuseResetsAllConnectionsUntilServe(t *testing.T) {
 	b := newBed(t)
 	exchange(t, b.client, b.server, "hello")
