@@ -1,13 +1,11 @@
 package mysql
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"math/big"
 	"net"
 	"testing"
@@ -103,19 +101,7 @@ func TestWhatTLSHoldsUnreadEndsTheSession(t *testing.T) {
 }
 
 func TestCleanUnderTLSIsBoundedByItsContext(t *testing.T) {
-	eachTLS(t, func(t *testing.T, p *peer) {
-		p.resets([]byte{}) // no answer
-		s := p.dial(t, p.template(t, "tls=skip-verify"))
-		ctx, cancel := context.WithCancelCause(t.Context())
-		stopped := errors.New("stopped")
-		done := make(chan error, 1)
-		go func() {
-			_, err := s.Clean(ctx, dialects.Stateful)
-			done <- err
-		}()
-		cancel(stopped)
-		require.ErrorIs(t, <-done, stopped)
-	})
+	eachTLS(t, func(t *testing.T, p *peer) { cleanIsBounded(t, p, "tls=skip-verify") })
 }
 
 func TestPeekUnderTLSDoesNotTakeATicketForAGoodbye(t *testing.T) {

@@ -237,10 +237,12 @@ func TestCleanFailsOnAnAnswerOutOfOrder(t *testing.T) {
 	}
 }
 
-func TestCleanIsBoundedByItsContext(t *testing.T) {
-	p := newPeer(t)
+func TestCleanIsBoundedByItsContext(t *testing.T) { cleanIsBounded(t, newPeer(t), "") }
+
+func cleanIsBounded(t *testing.T, p *peer, parameters string) {
+	t.Helper()
 	p.resets([]byte{}) // no answer
-	s := p.dial(t, p.template(t, ""))
+	s := p.dial(t, p.template(t, parameters))
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stopped := errors.New("stopped")
 	done := make(chan error, 1)
