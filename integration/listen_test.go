@@ -46,6 +46,18 @@ func listenTo(t *testing.T, c *pooldriver.Connector, channel string) *heard {
 	return h
 }
 
+// listenUnproven listens to news where nobody knows whether notifications arrive.
+func listenUnproven(t *testing.T, account testbed.Account) *heard {
+	t.Helper()
+	c := pooldriver.New(account.URL(), quiet)
+	require.NoError(t, c.Err())
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	h := listenTo(t, c, "news")
+	h.gap(t)
+	require.Equal(t, pooldriver.ListenUnproven, c.Stats().Listen.State)
+	return h
+}
+
 func (h *heard) next(t *testing.T) pooldriver.Notification {
 	t.Helper()
 	select {
@@ -368,12 +380,7 @@ func TestListenGoesOnWhereItCannotBeProven(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	mustExec(t, account.Witness(t), "REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC")
-	c := pooldriver.New(account.URL(), quiet)
-	require.NoError(t, c.Err())
-	defer c.Close()
-	h := listenTo(t, c, "news")
-	h.gap(t)
-	require.Equal(t, pooldriver.ListenUnproven, c.Stats().Listen.State)
+	h := listenUnproven(t, account)
 	mustExec(t, account.Witness(t), "SELECT pg_notify('news', 'one')")
 	require.Equal(t, "one", h.next(t).Payload)
 }
@@ -393,12 +400,7 @@ func TestListenBeginsWhileTheServersQueueIsFull(t *testing.T) {
 		_, err = witness.ExecContext(t.Context(), "SELECT pg_notify('filler', i || repeat('x', 7900)) FROM generate_series(1, 20) i")
 	}
 	require.ErrorContains(t, err, "too many notifications in the NOTIFY queue")
-	c := pooldriver.New(account.URL(), quiet)
-	require.NoError(t, c.Err())
-	defer c.Close()
-	h := listenTo(t, c, "news")
-	h.gap(t)
-	require.Equal(t, pooldriver.ListenUnproven, c.Stats().Listen.State)
+	h := listenUnproven(t, account)
 	mustExec(t, conn, "ROLLBACK")
 	require.Eventually(t, func() bool {
 		mustExec(t, conn, "SELECT pg_notification_queue_usage()") // it takes what the server sends, and empties the queue
