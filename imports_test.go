@@ -75,11 +75,11 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/randomtest", ""},
 
 	{"dialects/mysql", "dialects dialects/internal/base dialects/internal/classify/mysql dialects/internal/hosts dialects/internal/myerror" +
-		" dialects/internal/wire internal/onerelease internal/pause internal/redact internal/unwrap go-sql-driver"},
+		" dialects/internal/wire internal/driverfield internal/onerelease internal/pause internal/redact internal/unwrap go-sql-driver"},
 	{"dialects/odbc", "dialects dialects/generic dialects/internal/base dialects/internal/classify/mysql dialects/internal/classify/postgres" +
-		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/onerelease internal/pause internal/redact internal/unwrap odbc"},
+		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/driverfield internal/onerelease internal/pause internal/redact internal/unwrap odbc"},
 	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
-		" dialects/postgres/internal/carrier internal/onerelease internal/redact internal/unwrap pgx"},
+		" dialects/postgres/internal/carrier internal/driverfield internal/onerelease internal/redact internal/unwrap pgx"},
 	{"dialects/postgres/internal/carrier", "dialects dialects/internal/wire pgx"},
 	{"dialects/sqlite", "dialects dialects/internal/anysqlite dialects/internal/base internal/onerelease modernc"},
 	{"dialects/anysqlite", "dialects dialects/internal/anysqlite"},
@@ -100,6 +100,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/fairlock", ""},
 	{"internal/onerelease", ""},
 	{"internal/pause", ""},
+	{"internal/driverfield", ""},
 	{"internal/unwrap", ""},
 	{"internal/redact", ""},
 	{"internal/driverconn", ""},

@@ -6,9 +6,9 @@ import (
 	"net"
 	"reflect"
 	"sync/atomic"
-	"unsafe"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverfield"
 )
 
 // The flags of the server's status that matter here.
@@ -20,12 +20,12 @@ const (
 // inner has three values of the driver's connection that the driver does not export: the server's
 // status flags, as of its last answer, whether the driver has closed the connection, and what it
 // reads and writes. They are read from the driver's own fields. If a version of the driver has them
-// in other fields, known is false, the status is unknown, or speaks is nil, and a test fails.
+// in other fields, known is false, the status is unknown, or speaks is nil.
 type inner struct {
 	known  bool
-	status reflect.Value // uint16; written by whoever uses the connection
-	closed *atomic.Bool  // also set by the driver's watcher of the context
-	speaks net.Conn      // the wire, or TLS over it; the driver sets it at connect only
+	status *uint16      // written by whoever uses the connection
+	closed *atomic.Bool // also set by the driver's watcher of the context
+	speaks net.Conn     // the wire, or TLS over it; the driver sets it at connect only
 }
 
 const driverPackage = "github.com/go-sql-driver/mysql"
@@ -35,21 +35,22 @@ func lookInto(conn driver.Conn) inner {
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != driverPackage {
 		return inner{}
 	}
-	status, closed := v.Elem().FieldByName("status"), v.Elem().FieldByName("closed")
-	if !status.IsValid() || status.Kind() != reflect.Uint16 || !closed.IsValid() || closed.Type() != reflect.TypeFor[atomic.Bool]() {
-		return inner{}
+	status := driverfield.Of[uint16](v.Elem().Type(), "status", "transactions that a text has begun or ended are not seen")
+	closed := driverfield.Of[atomic.Bool](v.Elem().Type(), "closed", "transactions that a text has begun or ended are not seen")
+	speaks := driverfield.Of[net.Conn](v.Elem().Type(), "netConn", "over TLS a session that was changed is closed, and not reset in place")
+	var in inner
+	p := v.UnsafePointer()
+	if status.Known() && closed.Known() {
+		in.known, in.status, in.closed = true, status.In(p), closed.In(p)
 	}
-	// The types are checked, and the connection is reachable through conn for
-	// as long as the pointer is used. A read through reflect would not be atomic.
-	in := inner{known: true, status: status, closed: (*atomic.Bool)(unsafe.Pointer(closed.UnsafeAddr()))}
-	if speaks := v.Elem().FieldByName("netConn"); speaks.IsValid() && speaks.Type() == reflect.TypeFor[net.Conn]() {
-		in.speaks = *(*net.Conn)(unsafe.Pointer(speaks.UnsafeAddr()))
+	if speaks.Known() {
+		in.speaks = *speaks.In(p)
 	}
 	return in
 }
 
 // autocommit reports whether statements are transactions of their own.
-func (i inner) autocommit() bool { return i.known && i.status.Uint()&statusAutocommit != 0 }
+func (i inner) autocommit() bool { return i.known && *i.status&statusAutocommit != 0 }
 
 // transaction is the state by the server's last answer. Without autocommit the next
 // statement opens a transaction that nobody asked for by BEGIN, and the server's flags do
@@ -72,7 +73,7 @@ func (i inner) lastTransaction() dialects.TxStatus {
 	switch {
 	case !i.autocommit():
 		return dialects.TxImplicit
-	case i.status.Uint()&statusInTransaction != 0:
+	case *i.status&statusInTransaction != 0:
 		return dialects.TxOpen
 	}
 	return dialects.TxNone

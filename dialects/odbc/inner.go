@@ -8,20 +8,20 @@ import (
 	"unsafe"
 
 	odbcdriver "github.com/alexbrainman/odbc"
+
+	"github.com/pooldriver/pooldriver/internal/driverfield"
 )
 
-// handleOf returns the driver's ODBC statement below its driver.Stmt. The ODBC statement has the
-// memory of the columns, and no other way leads to it. handleOf returns nil if a version of the
-// driver has it in another field, or if the statement belongs to another driver; a test fails then.
+// statementField has the driver's ODBC statement, with the memory of the columns: no other way leads to it.
+var statementField = driverfield.Of[*odbcdriver.ODBCStmt](reflect.TypeFor[odbcdriver.Stmt](), "os",
+	"values that are longer than their column's declared length are cut off")
+
+// handleOf returns the driver's ODBC statement below its driver.Stmt. handleOf returns nil if a release of
+// the driver has it in another field, or if the statement belongs to another driver.
 func handleOf(si driver.Stmt) *odbcdriver.ODBCStmt {
 	s, ok := si.(*odbcdriver.Stmt)
-	if !ok {
+	if !ok || !statementField.Known() {
 		return nil
 	}
-	field := reflect.ValueOf(s).Elem().FieldByName("os")
-	if !field.IsValid() || field.Type() != reflect.TypeFor[*odbcdriver.ODBCStmt]() {
-		return nil
-	}
-	// The type was checked, and the statement is reachable through si.
-	return *(**odbcdriver.ODBCStmt)(unsafe.Pointer(field.UnsafeAddr()))
+	return *statementField.In(unsafe.Pointer(s))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/driverfield"
 )
 
 // Since Go 1.27 pgx scans arrays, ranges and so on itself, from the bytes that the server
@@ -31,22 +32,16 @@ type columns struct {
 	types  *pgtype.Map
 }
 
-// rowsField is the field of stdlib.Rows with pgx's rows. Only pgx's rows have the bytes. If a
-// version of pgx has no such field, rowsFieldKnown is false, and a test fails.
-var rowsField, rowsFieldKnown = findRowsField()
-
-func findRowsField() (reflect.StructField, bool) {
-	f, ok := reflect.TypeFor[stdlib.Rows]().FieldByName("rows")
-	return f, ok && f.Type == reflect.TypeFor[pgx.Rows]()
-}
+// rowsField has pgx's rows. Only they have the bytes.
+var rowsField = driverfield.Of[pgx.Rows](reflect.TypeFor[stdlib.Rows](), "rows",
+	"nothing is pipelined, and arrays, ranges and the like of rows in memory are scanned by database/sql")
 
 func (s *session) DetachColumns(rows driver.Rows) dialects.DetachedColumns {
 	r, ok := rows.(*stdlib.Rows)
-	if !ok || !rowsFieldKnown {
+	if !ok || !rowsField.Known() {
 		return nil
 	}
-	// The type of the field was checked.
-	inner := *(*pgx.Rows)(unsafe.Add(unsafe.Pointer(r), rowsField.Offset))
+	inner := *rowsField.In(unsafe.Pointer(r))
 	if inner.TypeMap() == nil {
 		return nil // rows that are an error only
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/pooldriver/pooldriver/internal/driverfield"
 )
 
 // memoryRows are a result as it came from the server. stdlib.Rows read them in place of the
@@ -82,20 +84,14 @@ func (r *memoryRows) Err() error {
 	return nil
 }
 
-// connField is the field of stdlib.Rows with its connection, as rowsField is that with pgx's rows.
-var connField, connFieldKnown = findConnField()
-
-func findConnField() (reflect.StructField, bool) {
-	f, ok := reflect.TypeFor[stdlib.Rows]().FieldByName("conn")
-	return f, ok && f.Type == reflect.TypeFor[*stdlib.Conn]()
-}
+// connField has the connection of pgx's rows.
+var connField = driverfield.Of[*stdlib.Conn](reflect.TypeFor[stdlib.Rows](), "conn", "nothing is pipelined")
 
 // overMemory returns rows that read r. Both fields are known.
 func (s *session) overMemory(r *memoryRows) driver.Rows {
 	rows := new(stdlib.Rows)
-	// The types of the fields were checked.
-	*(**stdlib.Conn)(unsafe.Add(unsafe.Pointer(rows), connField.Offset)) = s.conn
-	*(*pgx.Rows)(unsafe.Add(unsafe.Pointer(rows), rowsField.Offset)) = r
+	*connField.In(unsafe.Pointer(rows)) = s.conn
+	*rowsField.In(unsafe.Pointer(rows)) = r
 	return rows
 }
 

@@ -65,7 +65,7 @@ func (s *session) mostPipelined() int {
 	if s.pipelined.pgx == 0 {
 		s.pipelined.pgx = -1
 		config := s.pgx.Config()
-		if !s.resets && s.outer == driver.Conn(s.conn) && config.Tracer == nil && config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && rowsFieldKnown && connFieldKnown {
+		if !s.resets && s.outer == driver.Conn(s.conn) && config.Tracer == nil && config.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement && rowsField.Known() && connField.Known() {
 			s.pipelined.pgx = config.StatementCacheCapacity
 		}
 	}
