@@ -95,7 +95,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"dialects/internal/rowstest", "testify"},
 	{"dialects/internal/sqltext/classifytest", "dialects dialects/internal/sqltext testify"},
 	{"dialects/internal/sqltext", "dialects"},
-	{"dialects/internal/wire", ""},
+	{"dialects/internal/wire", "internal/unwrap"},
 	{"dialects", "internal/redact"},
 	{"internal/fairlock", ""},
 	{"internal/onerelease", ""},

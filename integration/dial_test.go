@@ -123,6 +123,41 @@ func TestStatementsCancelledInATunnelAreKilledOnTheServer(t *testing.T) {
 	})
 }
 
+// metered is what a connector for a cloud returns: a wrapper around a connection, here with deadlines that do
+// nothing.
+type metered struct{ net.Conn }
+
+func (metered) SetDeadline(time.Time) error      { return nil }
+func (metered) SetReadDeadline(time.Time) error  { return nil }
+func (metered) SetWriteDeadline(time.Time) error { return nil }
+
+func TestAConnectionInAWrapperIsAsGoodAsItsSocket(t *testing.T) {
+	t.Parallel()
+	testbed.Each(t, func(t *testing.T, account testbed.Account) {
+		connector := pooldriver.New(account.URL("pool_max_conns=1"), quiet, func(c *pooldriver.Config) {
+			c.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				nc, err := new(net.Dialer).DialContext(ctx, network, addr)
+				return &metered{nc}, err
+			}
+		})
+		db := sql.OpenDB(connector)
+		mustExec(t, db, "CREATE TABLE written (id integer)")
+		for i := range randomtest.Rounds(10, 200) {
+			mustExec(t, db, fmt.Sprintf("INSERT INTO written VALUES (%d)", i))
+			account.KillIdle(t, 1)
+			awaitBackends(t, account, 0)
+		}
+		var written int
+		require.NoError(t, db.QueryRow("SELECT count(*) FROM written").Scan(&written))
+		require.Equal(t, randomtest.Rounds(10, 200), written)
+		require.Zero(t, connector.Stats().Retries, "a killed connection is seen before a statement is sent")
+		requireKilled(t, db, account)
+		require.NoError(t, db.Close())
+		awaitBackends(t, account, 0)
+		require.Zero(t, connector.Stats().Orphans)
+	})
+}
+
 // TestTheServerSeesNoMoreConnectionsThroughATunnelThanAllowed has the crowd of the test
 // without a tunnel.
 func TestTheServerSeesNoMoreConnectionsThroughATunnelThanAllowed(t *testing.T) {

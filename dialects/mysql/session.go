@@ -87,13 +87,12 @@ func (s *session) Peek() dialects.Liveness {
 const askAfter = time.Second
 
 func (s *session) look() dialects.Liveness {
-	switch sight, _ := s.wire.Peek(); sight {
-	case wire.Closed:
+	switch sight, waiting := s.wire.Peek(); {
+	case sight == wire.Closed:
 		return dialects.Dead
-	case wire.Readable:
-		if s.carrier != net.Conn(s.wire) {
-			return dialects.Unsure
-		}
+	case sight == wire.Readable && (waiting == nil || s.carrier != net.Conn(s.wire)):
+		return dialects.Unsure // it may be TLS's own
+	case sight == wire.Readable:
 		return dialects.Dead
 	}
 	return dialects.Alive

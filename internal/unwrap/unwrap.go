@@ -1,13 +1,14 @@
 // Package unwrap looks through the wrappers that tracing and metrics libraries put around
-// the connections and connectors of database/sql drivers.
+// the connections and connectors of database/sql drivers, and around network connections.
 //
-// database/sql has no standard way to do that. The search knows the ways of such libraries: one of
+// There is no standard way to do that. The search knows the ways of such libraries: one of
 // three methods, or an exported field with the name of the interface, as an embedded interface has.
 package unwrap
 
 import (
 	"database/sql/driver"
 	"io"
+	"net"
 	"reflect"
 )
 
@@ -20,6 +21,10 @@ func Conn(c driver.Conn) driver.Conn { return innermost(c, behindConn) }
 
 // Connector returns the innermost connector that can be found behind c, as Conn does.
 func Connector(c driver.Connector) driver.Connector { return innermost(c, behindConnector) }
+
+// NetConn returns the innermost network connection that can be found behind nc, as Conn does: TLS shows
+// what it lies on.
+func NetConn(nc net.Conn) net.Conn { return innermost(nc, behindNetConn) }
 
 // Shown returns c with the driver of the innermost connector behind it: the driver of a
 // wrapper may be the wrapper's own.
@@ -61,6 +66,15 @@ func behindConn(c driver.Conn) (driver.Conn, bool) {
 		return field[driver.Conn](c, "Conn") // qustavo/sqlhooks, uptrace/otelsql
 	}
 	return inner, inner != nil
+}
+
+func behindNetConn(nc net.Conn) (net.Conn, bool) {
+	if w, ok := nc.(interface{ NetConn() net.Conn }); ok { // *tls.Conn
+		inner := w.NetConn()
+		return inner, inner != nil
+	}
+	inner, ok := field[net.Conn](nc, "Conn") // cloudsqlconn
+	return inner, ok && inner != nil
 }
 
 func behindConnector(c driver.Connector) (driver.Connector, bool) {

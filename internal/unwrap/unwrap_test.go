@@ -2,7 +2,9 @@ package unwrap
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql/driver"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,4 +114,27 @@ func TestConnectorLooksThroughEveryKnownKindOfWrapper(t *testing.T) {
 	}
 	require.Equal(t, unwrapsConnector{}, Connector(unwrapsConnector{}))
 	require.Nil(t, Connector(nil))
+}
+
+type (
+	counts   struct{ net.Conn }
+	instance struct {
+		net.Conn
+		closed func()
+	}
+)
+
+func TestNetConnLooksThroughTLSAndWrappers(t *testing.T) {
+	inner := &net.TCPConn{}
+	for _, nc := range []net.Conn{
+		inner,
+		counts{inner},
+		&instance{Conn: inner},
+		tls.Client(inner, &tls.Config{}),
+		&instance{Conn: tls.Client(counts{inner}, &tls.Config{})},
+	} {
+		require.Same(t, inner, NetConn(nc), "%T", nc)
+	}
+	require.Equal(t, counts{}, NetConn(counts{}))
+	require.Nil(t, NetConn(nil))
 }

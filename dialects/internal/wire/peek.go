@@ -31,15 +31,15 @@ const freshFor = time.Millisecond
 // Fresh reports whether the connection has been idle for so short a time that a look is useless.
 func (c *Conn) Fresh() bool { return c.Idle() < freshFor && !c.ended.Load() }
 
-// OnSocket reports whether the connection is a socket of the operating system, which
+// OnSocket reports whether the connection is a socket of the operating system, or lies on one that was found. It
 // sends keep-alives: such a socket notices when the way to the peer is cut. A tunnel may not
 // notice.
 func (c *Conn) OnSocket() bool { return c.pump == nil }
 
 // Peek looks at the connection without blocking, without a round trip and
 // without taking anything from it. With Readable it returns the first bytes
-// that wait, which are good until the next Peek, or nil where there is no
-// socket. It is for an idle connection: one goroutine at a time calls it.
+// that wait, which are good until the next Peek, or nil where the connection is no
+// socket itself. It is for an idle connection: one goroutine at a time calls it.
 func (c *Conn) Peek() (Sight, []byte) {
 	if c.closing.Load() || c.ended.Load() {
 		return Closed, nil
@@ -50,6 +50,9 @@ func (c *Conn) Peek() (Sight, []byte) {
 		return sight, nil
 	}
 	sight, waiting := c.look()
+	if c.veiled != nil {
+		waiting = nil // they may be sealed
+	}
 	if sight == Closed {
 		// The system reports a reset only once; a second look would find the connection quiet.
 		c.ended.Store(true)

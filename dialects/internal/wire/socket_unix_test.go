@@ -3,9 +3,11 @@
 package wire
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
-	"syscall"
+	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,12 +18,8 @@ import (
 // and leaves it there: loopback delivers soon, but not at once.
 func arrive(t *testing.T, c *Conn) (Sight, []byte) {
 	t.Helper()
-	raw, err := c.nc.(interface {
-		SyscallConn() (syscall.RawConn, error)
-	}).SyscallConn()
-	require.NoError(t, err)
 	first := true
-	require.NoError(t, raw.Read(func(uintptr) bool {
+	require.NoError(t, c.raw.Read(func(uintptr) bool {
 		if first { // not yet waited for the poller
 			first = false
 			sight, _ := c.look()
@@ -101,3 +99,57 @@ func BenchmarkPeek(b *testing.B) {
 		c.Peek()
 	}
 }
+
+// TestASocketBelowAWrapperIsLookedAt: TLS of a connector for a cloud, whose own deadlines do nothing.
+func TestASocketBelowAWrapperIsLookedAt(t *testing.T) {
+	eachNetwork(t, func(t *testing.T, network string) {
+		plain, far := pair(t, network, 0)
+		server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
+		sealed := tls.Client(plain.NetConn(), &tls.Config{InsecureSkipVerify: true})
+		var handshake sync.WaitGroup
+		handshake.Go(func() { _ = server.Handshake() })
+		require.NoError(t, sealed.Handshake())
+		handshake.Wait()
+
+		c := Dialled(&timeless{sealed}, network, "db.internal:5432", 0)
+		require.True(t, c.OnSocket())
+		require.Equal(t, "db.internal:5432", c.RemoteAddr().String())
+		_, err := server.Write([]byte("hello")) // TLS 1.3 sends its tickets with it
+		require.NoError(t, err)
+		got := make([]byte, 5)
+		_, err = io.ReadFull(c, got)
+		require.NoError(t, err)
+		require.Equal(t, "hello", string(got))
+		sight, _ := c.Peek()
+		require.Equal(t, Quiet, sight)
+
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(10*time.Millisecond)))
+		_, err = c.Read(got)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.NoError(t, c.SetReadDeadline(time.Time{}))
+
+		_, err = server.Write([]byte("bye"))
+		require.NoError(t, err)
+		sight, waiting := arrive(t, c)
+		require.Equal(t, Readable, sight)
+		require.Nil(t, waiting, "what waits is sealed")
+		n, err := c.Read(got)
+		require.NoError(t, err)
+		require.Equal(t, "bye", string(got[:n]))
+
+		require.NoError(t, far.Close())
+		sight, _ = arrive(t, c)
+		require.Equal(t, Closed, sight)
+		c.Sever()
+		_, err = c.Write([]byte("too late"))
+		require.Error(t, err)
+		require.EqualValues(t, len("too late"), c.Sent(), "a wrapper may have sent it")
+	})
+}
+
+// timeless is a wrapper without deadlines.
+type timeless struct{ net.Conn }
+
+func (timeless) SetDeadline(time.Time) error      { return errNoDeadline }
+func (timeless) SetReadDeadline(time.Time) error  { return errNoDeadline }
+func (timeless) SetWriteDeadline(time.Time) error { return errNoDeadline }

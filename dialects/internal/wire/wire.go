@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/unwrap"
 )
 
 // Conn is a net.Conn around the dialled connection. TLS, if any, lies above it. Conn is
@@ -31,7 +33,8 @@ type Conn struct {
 
 	graceful atomic.Int64 // deadline of EndGracefully in Unix nanoseconds, or 0
 	peeker
-	pump   *pump    // the same as nc, if nc is no socket of ours
+	veiled net.Conn // the socket below nc, which does more than pass bytes on; nil: nc is the socket, or a pump
+	pump   *pump    // the same as nc, if no socket was found
 	remote net.Addr // nil: nc's
 }
 
@@ -48,17 +51,23 @@ func New(nc net.Conn, keep int) *Conn {
 // Dialled wraps the connection that a function of the program has dialled to network and address.
 // RemoteAddr returns this address: the connection itself may know only the address of a proxy, or
 // none, and whoever dials RemoteAddr must reach the same server. Whatever nc is, deadlines and
-// Close work as on a socket. If nc is no socket, Peek does not show the bytes that wait.
+// Close work as on a socket: a socket is looked for below TLS and the wrappers of connectors and tracers,
+// and where none is found (a channel of SSH), a pump has them. If nc is no socket, Peek does not show the bytes that wait.
 func Dialled(nc net.Conn, network, address string, keep int) *Conn {
-	switch nc.(type) {
+	var c *Conn
+	switch s := unwrap.NetConn(nc); s.(type) {
 	case *net.TCPConn, *net.UnixConn:
-		c := New(nc, keep)
-		c.remote = target{network, address}
-		return c
+		c = New(nc, keep)
+		if s != nc {
+			c.veiled = s
+			c.initPeek(s)
+		}
+	default:
+		p := newPump(nc)
+		c = New(p, keep)
+		c.pump = p
 	}
-	p := newPump(nc)
-	c := New(p, keep)
-	c.pump, c.remote = p, target{network, address}
+	c.remote = target{network, address}
 	return c
 }
 
@@ -110,7 +119,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	// that may have left.
 	c.sent.Add(uint64(len(b)))
 	n, err := c.nc.Write(b)
-	if n < len(b) {
+	if n < len(b) && c.veiled == nil { // a wrapper may have sent more than it says
 		c.sent.Add(-uint64(len(b) - n))
 	}
 	if err != nil {
@@ -166,7 +175,7 @@ func (c *Conn) Close() error {
 // drain reads to the peer's end. If this side alone cannot end the stream, the peer ends it after
 // the driver's goodbye, unless the goodbye was cut.
 func (c *Conn) drain(deadline time.Time) {
-	if c.Ended() || c.nc.SetReadDeadline(deadline) != nil {
+	if c.Ended() || c.SetReadDeadline(deadline) != nil {
 		return
 	}
 	if err := c.CloseWrite(); err != nil {
@@ -186,7 +195,7 @@ func (c *Conn) drain(deadline time.Time) {
 
 // Sever fails every call that waits for the network, now and later. Close can
 // still be called, and still ends gracefully.
-func (c *Conn) Sever() { _ = c.nc.SetDeadline(start) }
+func (c *Conn) Sever() { _ = c.SetDeadline(start) }
 
 // CloseWrite sends the end of the stream if the network has it (TCP, Unix sockets); else it returns
 // errors.ErrUnsupported. Later writes fail.
@@ -217,11 +226,31 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.nc.RemoteAddr()
 }
 
+// A wrapper's deadlines may do nothing. So those of the socket below it are set too.
+
 // SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error { return c.nc.SetDeadline(t) }
+func (c *Conn) SetDeadline(t time.Time) error {
+	err := c.nc.SetDeadline(t)
+	if c.veiled != nil {
+		return c.veiled.SetDeadline(t)
+	}
+	return err
+}
 
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error { return c.nc.SetReadDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error {
+	err := c.nc.SetReadDeadline(t)
+	if c.veiled != nil {
+		return c.veiled.SetReadDeadline(t)
+	}
+	return err
+}
 
 // SetWriteDeadline implements net.Conn.
-func (c *Conn) SetWriteDeadline(t time.Time) error { return c.nc.SetWriteDeadline(t) }
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	err := c.nc.SetWriteDeadline(t)
+	if c.veiled != nil {
+		return c.veiled.SetWriteDeadline(t)
+	}
+	return err
+}
