@@ -155,6 +155,26 @@ func TestNoReadIsStaleWhenAReplicaIsPromoted(t *testing.T) {
 	}
 }
 
+// TestAPromotedStandbyServesNothingAfterAQuietTime promotes a standby while its primary goes on, and gives it a row of its own.
+func TestAPromotedStandbyServesNothingAfterAQuietTime(t *testing.T) {
+	s := onStage(t, testbed.Postgres)
+	db := s.openOne(t)
+	s.requireServes(t, db)
+	admin, err := s.Replicas[0].Admin()
+	require.NoError(t, err)
+	_, err = admin.ExecContext(t.Context(), "SELECT pg_promote()")
+	require.NoError(t, err)
+	_, err = s.account.On(s.Replicas[0]).OpenBare(t).ExecContext(t.Context(), s.insert, 0, 99)
+	require.NoError(t, err)
+	time.Sleep(time.Duration(randomtest.Rounds(3, 12)) * time.Second)
+	for range 20 {
+		n, onReplica, err := s.read(pooldriver.Replica(t.Context()), db, 0)
+		require.NoError(t, err)
+		require.False(t, onReplica)
+		require.NotEqual(t, 99, n, "a row of another history")
+	}
+}
+
 // requireNothingStale compares what the workers were told and shown with what the promoted server has. A write that began
 // before the promotion, and that the server did not have then, is lost with the primary.
 func (f *failover) requireNothingStale(t *testing.T, kept map[int]int, promoted time.Time) {
