@@ -147,6 +147,24 @@ func TestTheREADMEIsShort(t *testing.T) {
 	}
 }
 
+// TestThePagesAreShort, in words as wc counts them: who adds to one takes something away.
+func TestThePagesAreShort(t *testing.T) {
+	t.Parallel()
+	words := func(pattern string) (n int) {
+		pages, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, pages)
+		for _, page := range pages {
+			text, err := os.ReadFile(page)
+			require.NoError(t, err)
+			n += len(strings.Fields(string(text)))
+		}
+		return n
+	}
+	require.LessOrEqual(t, words("CONTRIBUTING.md"), 1800)
+	require.LessOrEqual(t, words("docs/*.md"), 32500)
+}
+
 // TestPicturesAreForLightAndDark: a page that has one for dark ground has both files, and one of them alone will do.
 func TestPicturesAreForLightAndDark(t *testing.T) {
 	t.Parallel()
