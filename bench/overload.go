@@ -320,7 +320,7 @@ func drawOverload(dir string) error {
 		return err
 	}
 	p := picture{title: "Overload: more queries come than the database can serve",
-		unit: fmt.Sprintf("answers within %v, in %% of what the database can serve (longer is better)", loadDeadline)}
+		unit: fmt.Sprintf("answers within %d ms, in %% of what the database can serve (longer is better)", loadDeadline.Milliseconds())}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
 		if len(cells) < 3 {

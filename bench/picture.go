@@ -63,7 +63,7 @@ var colours = map[string]color.RGBA{
 
 // The measures of a picture.
 const (
-	pictureWidth = 420 * vg.Length(1)
+	pictureWidth = 380 * vg.Length(1)
 	margin       = 12 * vg.Length(1)
 	figureWidth  = 62 * vg.Length(1) // of the figure behind a bar
 	barHeight    = 13 * vg.Length(1)

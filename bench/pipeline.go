@@ -24,7 +24,7 @@ const (
 	slowFor        = 200 * time.Millisecond
 	// heroChart is the chart of the README.
 	heroChart = "Queries per second, PostgreSQL"
-	heroUnit  = "lookups of one row by its key, median; the thin line is half of the rounds (longer is better)"
+	heroUnit  = "lookups by key, median (longer is better); thin line: quartiles"
 	// slowAt is which statement of its goroutine the slow one is: when all are under way.
 	slowAt = 25
 )
