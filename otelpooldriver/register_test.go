@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // open opens a pool of two connections on a database in memory, closed when the test ends.
 func open(t testing.TB, options ...pooldriver.Option) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
-	size := func(c *pooldriver.Config) { c.MaxConns, c.MinIdleConns, c.AcquireTimeout = 2, 1, 20*time.Millisecond }
+	size := func(c *pooldriver.Config) { c.MaxConns, c.MinIdleConns, c.AcquireTimeout = 2, 1, 500*time.Millisecond }
 	c := pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{})), append([]pooldriver.Option{size}, options...)...)
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })

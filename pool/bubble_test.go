@@ -99,6 +99,14 @@ func TestPoolServesInABubbleAndOutsideAgain(t *testing.T) {
 			time.Sleep(ms)
 		}
 		require.Greater(t, starved.Load(), begun, "Starving was called here, too")
+		running := func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.starvation.running
+		}
+		for running() { // what runs outside would last for hours of the next bubble
+			time.Sleep(ms)
+		}
 		s := p.Stats()
 		require.Zero(t, s.Destroyed.Lifetime+s.Destroyed.IdleTime)
 		require.Less(t, s.WaitMax, 10*time.Second)

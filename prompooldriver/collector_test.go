@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func open(t *testing.T) (*pooldriver.Connector, *sql.DB) {
 	t.Helper()
 	c := pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{})), func(c *pooldriver.Config) {
-		c.MaxConns, c.AcquireTimeout = 2, 20*time.Millisecond
+		c.MaxConns, c.AcquireTimeout = 2, 500*time.Millisecond // a busy machine dials in time
 	})
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })

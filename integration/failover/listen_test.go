@@ -90,7 +90,7 @@ func TestListenersGoOnAtTheNewPrimary(t *testing.T) {
 	gap := <-told
 	require.True(t, gap.Gap)
 	require.True(t, gap.Since.Before(killed))
-	require.Less(t, gap.Until.Sub(promoted), backWithin)
+	require.Less(t, gap.Until.Sub(promoted), onThisMachine(t, account.On(p.Primary)))
 	db := account.On(p.Primary).OpenBare(t)
 	_, err := db.ExecContext(t.Context(), "SELECT pg_notify('a', '1')")
 	require.NoError(t, err)

@@ -13,8 +13,24 @@ import (
 	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
-// backWithin is how long after a promotion every task is to be served.
+// backWithin is how long after a promotion every task is to be served, on a machine that has time for it.
 const backWithin = 2 * time.Second
+
+// onThisMachine returns backWithin, and more on a machine that is slow or busy: there it adds fifty times what the
+// longest of ten logins by the bare driver takes beyond that of a machine that has time. It is called beside the load.
+func onThisMachine(t *testing.T, account testbed.Account) time.Duration {
+	t.Helper()
+	const usual = 15 * time.Millisecond
+	longest := usual
+	for range 10 {
+		began := time.Now()
+		db := account.OpenBare(t)
+		require.NoError(t, db.PingContext(t.Context()))
+		longest = max(longest, time.Since(began))
+		require.NoError(t, db.Close())
+	}
+	return backWithin + 50*(longest-usual)
+}
 
 // onPair is the load of one account on a pair of servers.
 type onPair struct {
@@ -73,13 +89,14 @@ func TestNoAcknowledgedCommitIsLostWhenTheStandbyIsPromoted(t *testing.T) {
 		require.NoError(t, err)
 		require.Positive(t, counted)
 	}
+	within := onThisMachine(t, p.account.On(p.Primary))
 	p.load.end()
 	requireNoneOn(t, p.account.On(p.Standby), 0)
 	p.load.outcome().requireKept(t, p.account.On(p.Primary).Witness(t))
 	for _, promoted := range promotions {
 		first, all := p.load.back(promoted)
 		t.Logf("the first commit %v after the promotion, all %d tasks %v", first.Round(time.Millisecond), tasks, all.Round(time.Millisecond))
-		require.Less(t, all, backWithin)
+		require.Less(t, all, within)
 	}
 }
 
@@ -97,12 +114,13 @@ func TestAStandbyInPlaceOfAPrimaryThatHangsServesAfterTwoTimeouts(t *testing.T) 
 	p.Promote(t)
 	promoted := time.Now()
 	p.load.waitForAll(t, promoted)
+	within := onThisMachine(t, p.account.On(p.Primary))
 	p.load.end()
 	first, all := p.load.back(promoted)
 	t.Logf("promoted %v after the primary hung; the first commit %v later, all %d tasks %v; %d connections were given up",
 		promoted.Sub(paused).Round(time.Millisecond), first.Round(time.Millisecond), tasks, all.Round(time.Millisecond), p.connector.Stats().Orphans)
 	p.load.outcome().requireKept(t, p.account.On(p.Primary).Witness(t))
-	require.Less(t, all, patience+orphaned+connect+backWithin)
+	require.Less(t, all, patience+orphaned+connect+within)
 	old.Kill(t)
 }
 

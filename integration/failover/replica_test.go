@@ -113,7 +113,8 @@ func TestReadsGoToTheReplicaThatTheContextAsksFor(t *testing.T) {
 		require.False(t, isStandby(t, onStandby, inner))
 		require.NoError(t, inner.Rollback())
 		require.NoError(t, tx.Rollback())
-		require.True(t, isStandby(t, onStandby, db))
+		// On a busy machine the standby is late with what the transaction may have shown.
+		require.Eventually(t, func() bool { return isStandby(t, onStandby, db) }, time.Minute, 10*time.Millisecond)
 
 		reading, err := db.BeginTx(onStandby, &sql.TxOptions{ReadOnly: true})
 		require.NoError(t, err)
