@@ -14,7 +14,7 @@ func TestAProgramCanUseAClone(t *testing.T) {
 	p := newProxy(t)
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(readme), "\n### Before the first release\n")
+	_, section, found := strings.Cut(string(readme), "\n### From a clone\n")
 	require.True(t, found)
 	commands := fence.FindStringSubmatch(section)[2]
 	require.Contains(t, commands, "git clone https://"+root+" ")
