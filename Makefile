@@ -240,6 +240,7 @@ images:
 # to see that it works; "-list", "-only TEXT" for a part.
 bench: images
 	POOLDRIVER_MYSQL_IMAGE=$(MYSQL_IMAGE) $(GO) -C bench run . -results results $(BENCH_FLAGS)
+	$(if $(filter -only -list -quick,$(BENCH_FLAGS)),,$(GO) -C bench run . -only Pipelines -results results/pipelines) # the README's chart
 
 # The table for a pull request. BASE is built in a work tree of its own, with today's
 # bench, and takes turns with this tree.

@@ -454,7 +454,7 @@ func (c *Connector) DriverParams() []dialects.Param {
 	return nil
 }
 
-// Settings returns all settings in the order of docs/settings.md, with their defaults.
+// Settings returns all settings, always in one order, with their defaults. docs/settings.md explains them.
 func (c *Connector) Settings() []Setting { return settingsOf(c) }
 
 // String says what the connector pools, without secrets.

@@ -109,7 +109,8 @@
 //
 // # More
 //
-// docs/transparency.md is the closed list of differences from a driver without a pool.
+// docs/errors.md has each error and each line of the log, with what to do. docs/transparency.md is the
+// closed list of differences from a driver without a pool.
 // docs/servers.md explains several servers in one DSN (docs/adr/0010). CONTRIBUTING.md says
 // where the source begins.
 package pooldriver

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 )
@@ -105,7 +106,7 @@ func asThisTest() []string {
 	return nil
 }
 
-// TestThePromisesHaveTests: testdata/promises.txt lists what README.md and docs/tasks.md promise.
+// TestThePromisesHaveTests: testdata/promises.txt lists what README.md and pages of docs promise.
 func TestThePromisesHaveTests(t *testing.T) {
 	list, err := os.ReadFile("testdata/promises.txt")
 	require.NoError(t, err)
@@ -135,6 +136,57 @@ func TestThePromisesHaveTests(t *testing.T) {
 	}
 }
 
+// TestTheREADMEIsShort: it is read in two minutes, on a telephone, and in a terminal.
+func TestTheREADMEIsShort(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(strings.Fields(string(text))), 900)
+	for line := range strings.Lines(string(text)) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
+	}
+}
+
+// TestThePagesAreShort, without their code: who adds to one takes something away.
+func TestThePagesAreShort(t *testing.T) {
+	t.Parallel()
+	word := regexp.MustCompile(`\S*[\p{L}\p{N}]\S*`)
+	for pattern, most := range map[string]int{"CONTRIBUTING.md": 1800, "docs/*.md": 23_000} {
+		pages, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, pages)
+		words := 0
+		for _, page := range pages {
+			words += len(word.FindAllString(withoutCode(t, page), -1))
+		}
+		require.LessOrEqual(t, words, most, pattern)
+	}
+}
+
+// TestPicturesAreForLightAndDark: a page that has one for dark ground has both files, and one of them alone will do.
+func TestPicturesAreForLightAndDark(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	picture := regexp.MustCompile(`(?s)<picture>\s*<source media="\(prefers-color-scheme: dark\)"\s+srcset="([^"]+)">\s*<img [^>]*src="([^"]+)"\s+alt="[^"]+">\s*</picture>`)
+	found := 0
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		all := picture.FindAllStringSubmatch(string(text), -1)
+		require.Len(t, all, strings.Count(string(text), "<picture>"), page)
+		found += len(all)
+		for _, m := range all {
+			for _, file := range m[1:] {
+				_, err := os.Stat(filepath.Join(filepath.Dir(page), file))
+				require.NoError(t, err, page)
+			}
+			require.Equal(t, m[1], strings.TrimSuffix(m[2], filepath.Ext(m[2]))+"-dark"+filepath.Ext(m[2]), page)
+		}
+	}
+	require.NotZero(t, found)
+}
+
 // TestLinksLeadSomewhere: those to files of the repository, and to headings of its pages.
 func TestLinksLeadSomewhere(t *testing.T) {
 	headings := map[string][]string{}
@@ -146,13 +198,14 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			headings[page] = anchors(t, page)
 		}
 	}
-	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	link := regexp.MustCompile(`(?m)\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)$`)
 	for page := range headings {
 		for _, m := range link.FindAllStringSubmatch(withoutCode(t, page), -1) {
-			if strings.Contains(m[1], "://") {
+			to := m[1] + m[2]
+			if strings.Contains(to, "://") {
 				continue
 			}
-			path, anchor, _ := strings.Cut(m[1], "#")
+			path, anchor, _ := strings.Cut(to, "#")
 			target := page
 			if path != "" {
 				target = filepath.Join(filepath.Dir(page), path)
@@ -160,7 +213,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 			_, err := os.Stat(target)
 			require.NoError(t, err, page)
 			if anchor != "" {
-				require.Contains(t, headings[target], anchor, "%s: %s", page, m[1])
+				require.Contains(t, headings[target], anchor, "%s: %s", page, to)
 			}
 		}
 	}

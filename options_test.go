@@ -124,9 +124,9 @@ func TestTheSettingsPageListsEveryParameterWithItsDefault(t *testing.T) {
 	}
 }
 
-// TestTheSettingsOfTheREADMEHaveTheirDefaults: its table has a few of them, in other words.
-func TestTheSettingsOfTheREADMEHaveTheirDefaults(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// TestTheSettingsThatMostNeedHaveTheirDefaults: their table has them in other words.
+func TestTheSettingsThatMostNeedHaveTheirDefaults(t *testing.T) {
+	readme, err := os.ReadFile("docs/settings.md")
 	require.NoError(t, err)
 	rows := regexp.MustCompile("(?m)^\\| `(pool_\\w+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(string(readme), -1)
 	require.NotEmpty(t, rows)

@@ -45,19 +45,19 @@ func caseContests(v venue) []contest {
 		part        part
 		run         operation
 	}{
-		{queryName, "query", singly, query},
-		{endlessName, "query, no ctx", singly, func(_ context.Context, c client, n int64) error { return query(context.Background(), c, n) }},
+		{queryName, "query with an argument", singly, query},
+		{endlessName, "the same, with a context that never ends", singly, func(_ context.Context, c client, n int64) error { return query(context.Background(), c, n) }},
 		{execName, "exec", singly, func(ctx context.Context, c client, n int64) error { return c.exec(ctx, n) }},
-		{transactionName(1), "tx of 1", beginning, func(ctx context.Context, c client, n int64) error { return c.transaction(ctx, n, 1) }},
-		{transactionName(5), "tx of 5", beginning, func(ctx context.Context, c client, n int64) error { return c.transaction(ctx, n, 5) }},
-		{loopName, "N+1", singly, runLoop},
+		{transactionName(1), "transaction of 1 statement", beginning, func(ctx context.Context, c client, n int64) error { return c.transaction(ctx, n, 1) }},
+		{transactionName(5), "transaction of 5 statements", beginning, func(ctx context.Context, c client, n int64) error { return c.transaction(ctx, n, 5) }},
+		{loopName, "list of 10 rows, then a query for each", singly, runLoop},
 	} {
 		if v.far && c.name == endlessName {
 			continue // the difference is the processor's
 		}
 		contest := v.contest(c.name, c.part, caseConns, warm(c.run), repeat(c.run)).shown(place{
 			chart: v.name + ", one goroutine", group: c.short, metric: timing[0], relative: true,
-			axis: "speed (" + v.entrants[0].name + " = 1)",
+			unit: "how many times as fast as " + shownName(v.entrants[0].name) + " (longer is better)",
 		})
 		contest.fresh = !v.far // beside a millisecond of the network it does not matter
 		contest.apart = v.server

@@ -5,6 +5,7 @@
 //	go -C bench run . -results results    # what "make bench" does
 //	go -C bench run . -quick -only SQLite # a look at one database
 //	go -C bench run . -overload 60s       # more statements than the database serves, 21 minutes
+//	go -C bench run . -redraw -results results # the charts of the tables there, without measuring
 //	go -C bench run . -change -base HEAD~ # what "make bench-quick BASE=HEAD~" does
 //
 // PostgreSQL and MariaDB run in containers, from the images that "make images"
@@ -36,6 +37,7 @@ func main() {
 	quick := flag.Bool("quick", false, "3 rounds of 20ms: shows that it works, and measures nothing")
 	only := flag.String("only", "", "run the contests whose section and name contain this")
 	results := flag.String("results", "", "write tables.md and charts/*.svg into this directory, instead of tables to the standard output")
+	redraw := flag.Bool("redraw", false, "measure nothing, and draw the charts of -results again, from its tables")
 	list := flag.Bool("list", false, "list the contests")
 	heap := flag.Int("heap", 64, "MB of memory that the process keeps, as a service would")
 	change := flag.Bool("change", false, "measure what this tree costs, in three minutes, and write the table of a pull request")
@@ -52,6 +54,8 @@ func main() {
 	switch r := (report{rounds: *rounds, turn: *round, heap: *heap, awake: *awake}); {
 	case os.Getenv(workerJob) != "":
 		err = work(context.Background(), os.Getenv(workerJob), os.Stdin, os.Stdout)
+	case *redraw:
+		err = redrawCharts(*results, *round)
 	case *overload > 0:
 		err = runOverload(*overload, *loads, *only, *results, r.awake)
 	case *change:
@@ -88,6 +92,15 @@ func runChange(r report, base, only string) (err error) {
 	postgres, maria := postgresServer(r.awake), mariaServer(r.awake)
 	defer func() { err = errors.Join(err, stopAll(postgres, maria)) }()
 	return measureChange(ctx, os.Stdout, base, only, r.rounds, postgres, maria)
+}
+
+// redrawCharts draws what the tables in a directory say. It starts no server.
+func redrawCharts(dir string, turn time.Duration) error {
+	all := contests("", turn, postgresServer(false), mariaServer(false), mysqlServer(false))
+	if err := drawCharts(dir, all); err != nil {
+		return err
+	}
+	return drawOverload(dir)
 }
 
 func run(r report, only, results string, list bool) (err error) {

@@ -15,10 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pooldriver/pooldriver"
@@ -247,17 +243,16 @@ func measureOverload(ctx context.Context, w io.Writer, dir string, lasts time.Du
 		return err
 	}
 	var table strings.Builder
-	floods, err := p.measure(ctx, io.MultiWriter(w, &table), capacity, service)
-	if err != nil || dir == "" {
+	if err := p.measure(ctx, io.MultiWriter(w, &table), capacity, service); err != nil || dir == "" {
 		return err
 	}
 	if err := os.MkdirAll(filepath.Join(dir, chartDir), 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "overload.md"), []byte(table.String()), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, overloadFile), []byte(table.String()), 0o644); err != nil {
 		return err
 	}
-	return p.draw(floods, filepath.Join(dir, "charts", "overload.svg"))
+	return drawOverload(dir)
 }
 
 // bestCapacity is the best of several: nothing else was at work then.
@@ -274,7 +269,8 @@ func bestCapacity(ctx context.Context, c loaded) (capacity float64, service time
 	return capacity, service, nil
 }
 
-func (o overloadPlan) measure(ctx context.Context, w io.Writer, capacity float64, service time.Duration) (all []*flood, err error) {
+func (o overloadPlan) measure(ctx context.Context, w io.Writer, capacity float64, service time.Duration) error {
+	var all []*flood
 	fmt.Fprintf(w, "# Overload\n\n%d connections, `%s`, deadlines %v, an open loop with Poisson arrivals (seed %d), %v each. The capacity is %.0f statements\nin a second, and a statement alone takes %.1f ms (p99). At %.1f half of the statements have `PriorityLow`.\n\n",
 		loadConns, loadText, loadDeadline, loadSeed, o.lasts, capacity, service.Seconds()*1000, lowLoad)
 	fmt.Fprintln(w, "| load | contender | goodput | after 2 s | p99 of the served | after 2 s | refused | refused after (median) | too late | other errors |\n|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|")
@@ -288,7 +284,7 @@ func (o overloadPlan) measure(ctx context.Context, w io.Writer, capacity float64
 			f.run(ctx, c, low)
 			time.Sleep(pauses)
 			if ctx.Err() != nil {
-				return nil, fmt.Errorf("interrupted, no file was written: %w", ctx.Err())
+				return fmt.Errorf("interrupted, no file was written: %w", ctx.Err())
 			}
 			all = append(all, f)
 			fmt.Fprintf(w, "| %.1f | %s | %.1f %% | %s | %.0f ms | %s | %.2f %% | %s | %.2f %% | %d |\n", f.load, f.name, 100*f.goodput(), f.goodputAfterwards(),
@@ -301,7 +297,7 @@ func (o overloadPlan) measure(ctx context.Context, w io.Writer, capacity float64
 				100*float64(f.refused[1])/float64(f.came[1]), 100*float64(f.refused[0])/float64(max(1, f.came[0])), f.refused[0], f.came[0])
 		}
 	}
-	return all, nil
+	return nil
 }
 
 func spent(v []float64) string {
@@ -311,39 +307,35 @@ func spent(v []float64) string {
 	return fmt.Sprintf("%.1f ms", median(v)/1e6)
 }
 
-// draw draws the goodput.
-func (o overloadPlan) draw(all []*flood, file string) error {
-	p := plot.New()
-	p.Title.Text = fmt.Sprintf("Overload: what is answered within %v", loadDeadline)
-	p.X.Label.Text, p.Y.Label.Text = "load, as a multiple of the capacity", "goodput, % of the capacity"
-	p.Y.Min, p.Legend.Top = 0, true
-	var groups []string
-	for _, load := range o.loads {
-		group := fmt.Sprintf("%.1f", load)
-		if load == lowLoad {
-			group += ", half low"
-		}
-		groups = append(groups, group)
+// overloadFile is the table of overload, in the directory of results.
+const overloadFile = "overload.md"
+
+// drawOverload draws the goodput that the table in a directory says, if there is one.
+func drawOverload(dir string) error {
+	text, err := os.ReadFile(filepath.Join(dir, overloadFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
 	}
-	for i, c := range o.contenders {
-		name := c.name
-		var heights plotter.Values
-		for _, f := range all {
-			if f.name == name {
-				heights = append(heights, 100*f.goodput())
-			}
-		}
-		drawn, err := plotter.NewBarChart(heights, vg.Points(barWidth))
-		if err != nil {
-			return err
-		}
-		drawn.Color, drawn.LineStyle.Width = colours[name], 0
-		drawn.Offset = vg.Points(barWidth * (float64(i) - float64(len(o.contenders)-1)/2))
-		p.Add(drawn)
-		p.Legend.Add(name, drawn)
+	if err != nil {
+		return err
 	}
-	p.NominalX(groups...)
-	p.X.Min, p.X.Max = -0.6, float64(len(groups))-0.4
-	p.Y.Max = 160 // the legend's place
-	return p.Save(leastWidth, chartHeight, file)
+	p := picture{title: "Overload: more queries come than the database can serve",
+		unit: fmt.Sprintf("answers within %d ms, in %% of what the database can serve (longer is better)", loadDeadline.Milliseconds())}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) < 3 {
+			continue
+		}
+		goodput, ok := parseFigure(cells[2])
+		if !ok {
+			continue
+		}
+		title := strings.TrimSpace(cells[0]) + " times as many queries as it can serve"
+		if last := len(p.panels) - 1; last < 0 || p.panels[last].title != title {
+			p.panels = append(p.panels, panel{title: title})
+		}
+		at := &p.panels[len(p.panels)-1].bars
+		*at = append(*at, bar{name: cells[1], value: goodput, low: goodput, high: goodput, text: cells[2]})
+	}
+	return p.save(filepath.Join(dir, chartDir, "overload.svg"))
 }

@@ -22,6 +22,9 @@ const (
 	// eachStatements is how many statements a goroutine has in a turn, at least.
 	eachStatements = 12
 	slowFor        = 200 * time.Millisecond
+	// heroChart is the chart of the README.
+	heroChart = "Queries per second, PostgreSQL"
+	heroUnit  = "lookups by key, median (longer is better); thin line: quartiles"
 	// slowAt is which statement of its goroutine the slow one is: when all are under way.
 	slowAt = 25
 )
@@ -63,13 +66,16 @@ func pipelineContests(s *server, turn time.Duration) []contest {
 		// Those of a turn have to be many times as many as one goroutine waits for.
 		contest := c.venue.crowd(rushName(c.goroutines, c.conns)+c.where,
 			load{c.goroutines, c.conns, c.goroutines * eachStatements, turn, lookups}, query)
-		group := fmt.Sprintf("%d/%d", c.goroutines, c.conns)
+		group := rushName(c.goroutines, c.conns)
 		if c.venue.far {
-			group += ", 1 ms"
+			group += ", 1 ms away"
 		}
 		contest.on = []place{
-			{chart: "Pipelines, throughput", group: group, metric: throughput, relative: true, axis: "queries per second (" + plainName + " = 1)"},
-			{chart: "Pipelines, p99", group: group, metric: p99, relative: true, axis: "how many times shorter than " + plainName + "'s"},
+			{chart: "Pipelines, throughput", group: group, metric: throughput, relative: true, unit: "queries per second, by those of database/sql (longer is better)"},
+			{chart: "Pipelines, p99", group: group, metric: p99, relative: true, unit: "99th percentile of the wait: how many times shorter than that of database/sql (longer is better)"},
+		}
+		if c.goroutines == 64 && c.conns == 4 {
+			contest.on = append(contest.on, place{chart: heroChart, group: group, metric: throughput, unit: heroUnit})
 		}
 		if c.least > 0 {
 			contest.promises = []promise{better(throughput, c.least).by(pipelinedName), better(p99, 0.6).by(pipelinedName)}
@@ -135,6 +141,7 @@ func (v venue) undisturbed(turn time.Duration) []contest {
 	one := v.contest("one goroutine", everywhere, caseConns, warm(query), repeat(query))
 	one.fresh, one.apart, one.more = true, v.server, closeRounds
 	one.promises = []promise{faster(ours, 0.98).by(pipelinedName)}
+	one.on = []place{{chart: heroChart, group: "1 goroutine, connections free", metric: timing[0], rate: true, unit: heroUnit}}
 	few := v.crowd(rushName(4, 10), load{4, 10, 4 * eachStatements, turn, lookups}, query)
 	few.own, few.more = []metric{throughput, p99}, closeRounds
 	few.promises = []promise{better(throughput, 0.98).to(ours).by(pipelinedName)}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,15 +47,14 @@ func (r report) save(dir string) error {
 		return err
 	}
 	for _, file := range old {
+		if strings.HasPrefix(filepath.Base(file), "overload") {
+			continue // of another run
+		}
 		if err := os.Remove(file); err != nil {
 			return err
 		}
 	}
-	var errs []error // one that cannot be drawn costs no other
-	for _, c := range charts(r.outcomes) {
-		errs = append(errs, c.write(filepath.Join(dir, chartDir)))
-	}
-	return errors.Join(errs...)
+	return drawCharts(dir, measuredOf(r.outcomes))
 }
 
 func (r report) write(w io.Writer) {
@@ -131,7 +129,7 @@ func (r report) writeVerdicts(w io.Writer) {
 }
 
 func (r report) writeCharts(w io.Writer, section string) {
-	for _, c := range charts(r.of(section)) {
+	for _, c := range charts(measuredOf(r.of(section))) {
 		fmt.Fprintf(w, "\n![%s](%s/%s)\n", c.title, chartDir, c.file())
 	}
 }

@@ -49,7 +49,7 @@ func rushContests(v venue, turn time.Duration) []contest {
 	for _, conns := range []int{4, 10, 32} {
 		c := v.rush(rushGoroutines, conns, statements, turn).shown(place{
 			chart: fmt.Sprintf("%s, p99 of %d goroutines", v.name, rushGoroutines), group: fmt.Sprintf("%d connections", conns),
-			metric: p99, scale: float64(time.Millisecond), axis: "p99 wait, ms",
+			metric: p99, unit: "time that 99 of 100 queries stay below, with the wait for a connection (shorter is better)",
 		})
 		if conns == 4 && v.name != sectionNull { // what is promised of databases
 			c.promises = []promise{better(throughput, 1), better(p99, 0.5)}

@@ -16,7 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// peer is a pool of the README's table "Compared", with as many connections as it was opened
+// peer is a pool of the table of docs/compared.md, with as many connections as it was opened
 // with.
 type peer struct {
 	// exec executes a statement on a connection of the pool.

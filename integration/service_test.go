@@ -21,8 +21,8 @@ import (
 // connections. A request has a transaction open, waits for somebody else for a moment,
 // and calls a library that only knows the handle and begins a transaction, too. Soon
 // every connection is held by a request that needs one more, and where that does not
-// join nobody is served any more. All requests change one row, and ask whether they did. The
-// README has the figures.
+// join nobody is served any more. All requests change one row, and ask whether they did. docs/tasks.md
+// has the figures.
 func TestAServiceWithNestedTransactionsNeedsJoin(t *testing.T) {
 	const connections, clients = 4, 8
 	lasts := time.Duration(randomtest.Rounds(1, 3)) * time.Second

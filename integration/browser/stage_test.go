@@ -5,15 +5,20 @@
 package browser
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
+	"image"
+	"image/draw"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -172,10 +177,27 @@ func (b *tab) picture(t *testing.T, name string, width, height int64, dark bool)
 	call(t, b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 	})
-	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
+	shot, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
 	require.NoError(t, err)
-	require.Greater(t, len(png), 5_000, "something is drawn")
-	if dir := os.Getenv("POOLDRIVER_PICTURES"); dir != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".png"), png, 0o600))
+	require.Greater(t, len(shot), 5_000, "something is drawn")
+	dir := os.Getenv("POOLDRIVER_PICTURES")
+	if dir == "" {
+		return
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, name+".png"), shot, 0o600))
+	if rest, ok := strings.CutPrefix(name, "inspector"); ok && width > 1000 {
+		top(t, shot, filepath.Join(dir, "inspector-top"+rest+".png"))
+	}
+}
+
+// top keeps the sentence and what is right below it: the README shows that, also on a telephone.
+func top(t *testing.T, shot []byte, file string) {
+	t.Helper()
+	whole, err := png.Decode(bytes.NewReader(shot))
+	require.NoError(t, err)
+	cut := image.NewRGBA(image.Rect(0, 0, 1000, 400))
+	draw.Draw(cut, cut.Bounds(), whole, image.Point{}, draw.Src)
+	var text bytes.Buffer
+	require.NoError(t, png.Encode(&text, cut))
+	require.NoError(t, os.WriteFile(file, text.Bytes(), 0o600))
 }

@@ -113,7 +113,6 @@ func TestWorkersOfAQueueAreWoken(t *testing.T) {
 	require.Empty(t, ran)
 }
 
-// page: cache
 // prices is a cache that the database tells what has changed.
 type prices struct {
 	db *sql.DB
@@ -157,8 +156,6 @@ func (p *prices) get(ctx context.Context, name string) (price int, err error) {
 	}
 	return price, nil
 }
-
-// end
 
 func TestACacheFollowsTheDatabase(t *testing.T) {
 	t.Parallel()
@@ -213,7 +210,6 @@ END $$`)
 	require.NoError(t, <-done)
 }
 
-// page: events
 // events is a handler that passes notifications on to browsers (EventSource).
 func events(connector *pooldriver.Connector) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -242,8 +238,6 @@ func events(connector *pooldriver.Connector) http.HandlerFunc {
 		}
 	}
 }
-
-// end
 
 func TestBrowsersGetNotifications(t *testing.T) {
 	t.Parallel()

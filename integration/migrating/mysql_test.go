@@ -31,12 +31,10 @@ func TestLoadData(t *testing.T) {
 	ctx := t.Context()
 	file := strings.NewReader("1\tone\n2\ttwo\n")
 	load := func() error {
-		// page: loaddata
 		mysql.RegisterReaderHandler("items", func() io.Reader { return file })
 		defer mysql.DeregisterReaderHandler("items")
 		_, err := db.ExecContext(ctx, "LOAD DATA LOCAL INFILE 'Reader::items' INTO TABLE items")
 		return err
-		// end
 	}
 	require.NoError(t, load())
 	require.Equal(t, 2, value[int](t, ctx, db, "SELECT count(*) FROM items"))
@@ -70,7 +68,6 @@ func TestGetLock(t *testing.T) {
 		return nil
 	}
 	run := func() error {
-		// page: getlock
 		conn, err := db.Conn(ctx)
 		if err != nil {
 			return err
@@ -82,7 +79,6 @@ func TestGetLock(t *testing.T) {
 			return err
 		}
 		return report(ctx)
-		// end
 	}
 	require.NoError(t, run())
 	require.Eventually(t, free, 10*time.Second, 10*time.Millisecond)

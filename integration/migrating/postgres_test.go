@@ -70,14 +70,12 @@ func TestBatch(t *testing.T) {
 	db, _ := onPostgres(t)
 	ctx := t.Context()
 	conn := connOf(t, db)
-	// page: batch
 	err := pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
 		batch := &pgx.Batch{}
 		batch.Queue("INSERT INTO orders VALUES ($1, $2)", 1, "one")
 		batch.Queue("INSERT INTO orders VALUES ($1, $2)", 2, "two")
 		return dc.(*stdlib.Conn).Conn().SendBatch(ctx, batch).Close()
 	})
-	// end
 	require.NoError(t, err)
 	require.Equal(t, 2, value[int](t, ctx, db, "SELECT count(*) FROM orders"))
 }

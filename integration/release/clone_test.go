@@ -9,13 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAProgramCanUseAClone by the lines of docs/recipes.md: the README's program beside a clone, without
-// a release.
+// TestAProgramCanUseAClone by the lines of the README: its program beside a clone, without a release.
 func TestAProgramCanUseAClone(t *testing.T) {
 	p := newProxy(t)
-	page, err := os.ReadFile("../../docs/recipes.md")
+	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	_, section, found := strings.Cut(string(page), "\n## A clone in place of a release\n")
+	_, section, found := strings.Cut(string(readme), "\n### From a clone\n")
 	require.True(t, found)
 	commands := fence.FindStringSubmatch(section)[2]
 	require.Contains(t, commands, "git clone https://"+root+" ")
@@ -24,8 +23,6 @@ func TestAProgramCanUseAClone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "shop")
 	require.NoError(t, os.Mkdir(dir, 0o700))
 	user.run(t, dir, "go", "mod", "init", "example.com/shop")
-	readme, err := os.ReadFile("../../README.md")
-	require.NoError(t, err)
 	for _, block := range fence.FindAllStringSubmatch(string(readme), -1) {
 		if block[1] == "go" {
 			save(t, dir, block[2])

@@ -61,14 +61,16 @@ func (u *user) fail(t *testing.T, dir, name string, args ...string) string {
 // fence finds the blocks of code of a page.
 var fence = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
 
-// followReadme does what the README says before its first heading, block by block and letter by
+// followReadme does what the README says under its heading Start, block by block and letter by
 // letter: it runs the commands in dir, and saves the program there. Only the program's DSN is
 // another one. It returns what the last block has printed.
 func (u *user) followReadme(t *testing.T, dir, dsn string) (said string) {
 	t.Helper()
 	readme, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
-	intro, _, _ := strings.Cut(string(readme), "\n## ")
+	_, intro, found := strings.Cut(string(readme), "\n## Start\n")
+	require.True(t, found)
+	intro, _, _ = strings.Cut(intro, "\n### ")
 	for _, block := range fence.FindAllStringSubmatch(intro, -1) {
 		switch language, text := block[1], block[2]; language {
 		case "":
@@ -78,7 +80,7 @@ func (u *user) followReadme(t *testing.T, dir, dsn string) (said string) {
 			require.Equal(t, 1, strings.Count(program, dsn))
 			save(t, dir, program)
 		default:
-			t.Fatalf("the README begins with a block of %s", language)
+			t.Fatalf("the README starts with a block of %s", language)
 		}
 	}
 	return said

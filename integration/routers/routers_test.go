@@ -18,7 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/httptask"
 )
 
-// forChi is the middleware of docs/observability.md for chi.
+// forChi is the middleware that docs/observability.md names for chi.
 func forChi(next http.Handler) http.Handler {
 	return httptask.MiddlewareWith(next, httptask.Options{Label: func(r *http.Request) string {
 		found := chi.NewRouteContext()
@@ -29,7 +29,7 @@ func forChi(next http.Handler) http.Handler {
 	}})
 }
 
-// forGin is the middleware of docs/observability.md for gin.
+// forGin is the middleware that docs/observability.md names for gin.
 func forGin(c *gin.Context) {
 	next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		c.Request = r
@@ -40,7 +40,7 @@ func forGin(c *gin.Context) {
 	}}).ServeHTTP(c.Writer, c.Request)
 }
 
-// forEcho is the middleware of docs/observability.md for echo.
+// forEcho is the middleware that docs/observability.md names for echo.
 func forEcho(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

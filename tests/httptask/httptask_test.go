@@ -203,7 +203,7 @@ func library(ctx context.Context, db *sql.DB) error {
 	return tx.Commit()
 }
 
-// readmeExample is the README's example of a task, which is rolled back.
+// readmeExample is docs/tasks.md's example of a task, which is rolled back.
 func readmeExample(ctx context.Context, db *sql.DB) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
