@@ -66,7 +66,7 @@ func TestExportsAndOneWhoWaitsFillTheMemoryToItsBoundOnly(t *testing.T) {
 	t.Parallel()
 	const one, total, large = 16 << 20, 64 << 20, "SELECT a, b FROM large"
 	const row = 256<<10 + 100
-	_, db, c := openTasks(t, 8, func(c *pooldriver.Config) { c.AcquireTimeout = 10 * time.Minute })
+	_, db, c := openTasks(t, 8, func(c *pooldriver.Config) { c.AcquireTimeout = 30 * time.Minute })
 	mustExec(t, t.Context(), db, "CREATE TABLE large (a INT, b BLOB)")
 	for i := range 80 {
 		_, err := db.Exec("INSERT INTO large VALUES (?, ?)", i, make([]byte, 256<<10))
@@ -84,7 +84,7 @@ func TestExportsAndOneWhoWaitsFillTheMemoryToItsBoundOnly(t *testing.T) {
 		before := last
 		last = c.Stats().BufferedBytes
 		return last > one && last == before
-	}, 5*time.Minute, 500*time.Millisecond)
+	}, 20*time.Minute, 500*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-waiter, context.Canceled, "none of them ends")
 	held := stop()
