@@ -261,7 +261,7 @@ func TestACredentialIsRefusedOnceAndTheNextOneWaitedFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Eventually(t, func() bool { _, asked := a.history(); return asked == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, asked := a.history(); return asked == 2 }, time.Minute, time.Millisecond)
 	a.gives("u1", "new")
 	closing.Wait()
 	refused, asked := a.history()

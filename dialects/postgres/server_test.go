@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"maps"
 	"net"
 	"sync"
@@ -37,6 +38,7 @@ func newServer(t *testing.T) *server {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	s := &server{addr: listener.Addr().String(), conns: make(chan net.Conn, 8), hangUp: make(chan struct{})}
+	ended, end := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for {
@@ -44,13 +46,20 @@ func newServer(t *testing.T) *server {
 			if err != nil {
 				return
 			}
-			wg.Go(func() { s.serve(conn) })
+			wg.Go(func() {
+				defer context.AfterFunc(ended, func() { _ = conn.Close() })()
+				s.serve(conn)
+			})
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
 		s.letGo()
+		if t.Failed() { // perhaps no goodbye comes
+			end()
+		}
 		wg.Wait()
+		end()
 	})
 	return s
 }
