@@ -7,12 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/integration/testbed"
 	"github.com/pooldriver/pooldriver/internal/randomtest"
 )
 
 // testNoValueGoesBack has one counter that grows all the time, and readers that write nothing. The replicas are behind by
-// different times, and one is cut off at times, so that its readers have to read elsewhere.
+// different times, and one is cut off at times, so that its readers have to read elsewhere. MySQL and MariaDB send a commit to their
+// replicas before they show it themselves: a reader that comes from a replica may be ahead of the primary, for a moment.
 func testNoValueGoesBack(t *testing.T, s *stage) {
 	seed := randomtest.Seed(t)
 	length := time.Duration(randomtest.Rounds(3000, 60_000)) * time.Millisecond
@@ -26,7 +30,7 @@ func testNoValueGoesBack(t *testing.T, s *stage) {
 			calm := s.disturb(t, seed, true)
 			defer calm()
 			var all sync.WaitGroup
-			var reads, onReplicas, back atomic.Int64
+			var reads, onReplicas, back, ahead atomic.Int64
 			goesOn := until(length, name, &back)
 			all.Go(func() {
 				for n := 1; goesOn(); n++ {
@@ -50,7 +54,11 @@ func testNoValueGoesBack(t *testing.T, s *stage) {
 							if onReplica {
 								onReplicas.Add(1)
 							}
-							if n < last {
+							switch {
+							case n >= last:
+							case !onReplica && s.Primary.Engine != testbed.Postgres && n == last-1:
+								ahead.Add(1)
+							default:
 								back.Add(1)
 								t.Logf("%d after %d, on a replica: %t", n, last, onReplica)
 							}
@@ -64,7 +72,9 @@ func testNoValueGoesBack(t *testing.T, s *stage) {
 			}
 			all.Wait()
 			calm()
-			t.Logf("%d reads, %d of them on replicas, %d older than the one before", reads.Load(), onReplicas.Load(), back.Load())
+			t.Logf("%d reads, %d of them on replicas, %d older than the one before, and %d of a primary that did not show its last commit yet",
+				reads.Load(), onReplicas.Load(), back.Load(), ahead.Load())
+			require.Less(t, 1000*ahead.Load(), reads.Load())
 			requireOnlyWithoutFloor(t, name, onReplicas.Load(), back.Load())
 		})
 	}
