@@ -21,7 +21,7 @@ var (
 func pages(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, name := range []string{"migrating.md", "recipes.md", "listen.md"} {
+	for _, name := range []string{"migrating.md", "recipes.md", "listen.md", "errors.md"} {
 		text, err := os.ReadFile("../../docs/" + name)
 		require.NoError(t, err)
 		all.Write(text)

@@ -118,10 +118,7 @@ func TestConnectorLooksThroughEveryKnownKindOfWrapper(t *testing.T) {
 
 type (
 	counts   struct{ net.Conn }
-	instance struct {
-		net.Conn
-		closed func()
-	}
+	instance struct{ net.Conn }
 )
 
 func TestNetConnLooksThroughTLSAndWrappers(t *testing.T) {
