@@ -74,13 +74,13 @@ func TestTheAdviceHoldsInASecondRun(t *testing.T) {
 			if p.most == 16 && (first.find(t, "load").Type == "--for 4m0s" || second.find(t, "load").Type == "--for 4m0s") {
 				t.Skip("the machine does too much else: doctor says so itself")
 			}
-			least := 0.9
+			least, wide := 0.9, p.wide
 			if p.most < 16 { // a short look on a machine that runs other tests
-				least = 0.7
+				least, wide = 0.7, p.wide+1
 			}
 			require.GreaterOrEqual(t, advised/best, least)
 			require.GreaterOrEqual(t, first.Load.Advice, p.least)
-			require.LessOrEqual(t, first.Load.Advice, p.wide)
+			require.LessOrEqual(t, first.Load.Advice, wide)
 		})
 	}
 }
