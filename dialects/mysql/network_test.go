@@ -12,7 +12,10 @@ import (
 )
 
 // pipe is a connection that shows nothing of its socket.
-type pipe struct{ net.Conn }
+type pipe struct{ hidden }
+
+// hidden as a field's name is not exported, so nobody finds the socket by it.
+type hidden = net.Conn
 
 // tunnelled is a template whose program dials p, under whatever name, and what it was
 // asked for.
