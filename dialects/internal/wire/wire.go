@@ -226,31 +226,22 @@ func (c *Conn) RemoteAddr() net.Addr {
 	return c.nc.RemoteAddr()
 }
 
-// A wrapper's deadlines may do nothing. So those of the socket below it are set too.
-
 // SetDeadline implements net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error {
-	err := c.nc.SetDeadline(t)
-	if c.veiled != nil {
-		return c.veiled.SetDeadline(t)
-	}
-	return err
-}
+func (c *Conn) SetDeadline(t time.Time) error { return c.setDeadline(net.Conn.SetDeadline, t) }
 
 // SetReadDeadline implements net.Conn.
-func (c *Conn) SetReadDeadline(t time.Time) error {
-	err := c.nc.SetReadDeadline(t)
-	if c.veiled != nil {
-		return c.veiled.SetReadDeadline(t)
-	}
-	return err
-}
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.setDeadline(net.Conn.SetReadDeadline, t) }
 
 // SetWriteDeadline implements net.Conn.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	err := c.nc.SetWriteDeadline(t)
+	return c.setDeadline(net.Conn.SetWriteDeadline, t)
+}
+
+// setDeadline sets a deadline. The deadlines of a wrapper may do nothing, so those of the socket below it are set, too.
+func (c *Conn) setDeadline(set func(net.Conn, time.Time) error, t time.Time) error {
+	err := set(c.nc, t)
 	if c.veiled != nil {
-		return c.veiled.SetWriteDeadline(t)
+		return set(c.veiled, t)
 	}
 	return err
 }
