@@ -35,9 +35,10 @@ func lookInto(conn driver.Conn) inner {
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Elem().Type().PkgPath() != driverPackage {
 		return inner{}
 	}
-	status := driverfield.Of[uint16](v.Elem().Type(), "status", "transactions that a text has begun or ended are not seen")
-	closed := driverfield.Of[atomic.Bool](v.Elem().Type(), "closed", "transactions that a text has begun or ended are not seen")
-	speaks := driverfield.Of[net.Conn](v.Elem().Type(), "netConn", "over TLS a session that was changed is closed, and not reset in place")
+	const unseen = "transactions that a text has begun or ended are not seen"
+	of := v.Elem().Type()
+	status, closed := driverfield.Of[uint16](of, "status", unseen), driverfield.Of[atomic.Bool](of, "closed", unseen)
+	speaks := driverfield.Of[net.Conn](of, "netConn", "over TLS a session that was changed is closed, and not reset in place")
 	var in inner
 	p := v.UnsafePointer()
 	if status.Known() && closed.Known() {
