@@ -322,7 +322,7 @@ func drawOverload(dir string) error {
 	p := picture{title: "Overload: more queries come than the database can serve",
 		unit: fmt.Sprintf("answers within %d ms, in %% of what the database can serve (longer is better)", loadDeadline.Milliseconds())}
 	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		cells := cellsOf(strings.TrimSpace(line))
 		if len(cells) < 3 {
 			continue
 		}
@@ -330,7 +330,7 @@ func drawOverload(dir string) error {
 		if !ok {
 			continue
 		}
-		title := strings.TrimSpace(cells[0]) + " times as many queries as it can serve"
+		title := cells[0] + " times as many queries as it can serve"
 		if last := len(p.panels) - 1; last < 0 || p.panels[last].title != title {
 			p.panels = append(p.panels, panel{title: title})
 		}

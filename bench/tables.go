@@ -37,10 +37,7 @@ func readTables(file string) (tables, error) {
 			name = line[len("### "):]
 		case strings.HasPrefix(line, "|---") || !strings.HasPrefix(line, "|") || name == "":
 		default:
-			cells := strings.Split(strings.Trim(line, "|"), " | ")
-			for i := range cells {
-				cells[i] = strings.TrimSpace(cells[i])
-			}
+			cells := cellsOf(line)
 			title := contest{section: section, name: name}.title()
 			t := all[title]
 			if t.columns == nil {
@@ -52,6 +49,15 @@ func readTables(file string) (tables, error) {
 		}
 	}
 	return all, nil
+}
+
+// cellsOf are the cells of a table's line, which begins and ends with a bar.
+func cellsOf(line string) []string {
+	cells := strings.Split(strings.Trim(line, "|"), " | ")
+	for i := range cells {
+		cells[i] = strings.TrimSpace(cells[i])
+	}
+	return cells
 }
 
 // cell is the cell of a line in a metric's column, or in the column of that title which belongs to the metric.
