@@ -24,11 +24,22 @@ var (
 	looksLikeATest = regexp.MustCompile(`\b(Test|Example)[A-Z]\w*|_test\.go|cases_\w+`)
 )
 
-func trueAsync(t *testing.T) string {
+func trueAsync(t *testing.T) string { return page(t, "docs/internals/trueasync.md") }
+
+// page returns the text of a page.
+func page(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile("docs/internals/trueasync.md")
+	text, err := os.ReadFile(name)
 	require.NoError(t, err)
 	return string(text)
+}
+
+// behind returns what a page has behind a mark.
+func behind(t *testing.T, name, mark string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page(t, name), mark)
+	require.True(t, found, "%s has no %q", name, mark)
+	return rest
 }
 
 func TestTrueAsyncPageNamesOnlyTestsThatExist(t *testing.T) {
@@ -86,11 +97,7 @@ func TestTrueAsyncPageHasARowWithAnAnswerForEveryTest(t *testing.T) {
 
 func TestTheProgramOfTheREADMECompiles(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, program, found := strings.Cut(string(readme), "```go\n")
-	require.True(t, found)
-	program, _, _ = strings.Cut(program, "```")
+	program, _, _ := strings.Cut(behind(t, "README.md", "```go\n"), "```")
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(program), 0o600))
 	out, err := exec.Command("go", slices.Concat([]string{"vet"}, asThisTest(), []string{file})...).CombinedOutput()
@@ -139,10 +146,9 @@ func TestThePromisesHaveTests(t *testing.T) {
 // TestTheREADMEIsShort: it is read in two minutes, on a telephone, and in a terminal.
 func TestTheREADMEIsShort(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	require.LessOrEqual(t, len(strings.Fields(string(text))), 900)
-	for line := range strings.Lines(string(text)) {
+	readme := page(t, "README.md")
+	require.LessOrEqual(t, len(strings.Fields(readme)), 900)
+	for line := range strings.Lines(readme) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 100, line)
 	}
 }

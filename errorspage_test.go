@@ -4,8 +4,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -15,14 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+const errorsPage = "docs/errors.md"
+
 // TestTheErrorsPageHasEachErrorThatIsExported, and no other.
 func TestTheErrorsPageHasEachErrorThatIsExported(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/errors.md")
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), "\n| `pooldriver.` |")
-	require.True(t, found)
-	table, rest, found := strings.Cut(table, "\nErrors without a name:\n")
+	table, rest, found := strings.Cut(behind(t, errorsPage, "\n| `pooldriver.` |"), "\nErrors without a name:\n")
 	require.True(t, found)
 	onPage := map[string]bool{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Z]\\w+)` \\|").FindAllStringSubmatch(table, -1) {
@@ -45,25 +41,14 @@ func exportedErrors(t *testing.T, dir string) map[string]bool {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		for _, d := range tree.Decls {
+		for _, d := range parsed(t, file).Decls {
 			declared, ok := d.(*ast.GenDecl)
 			if !ok {
 				continue
 			}
 			for _, spec := range declared.Specs {
-				switch s := spec.(type) {
-				case *ast.ValueSpec:
-					for _, name := range s.Names {
-						if regexp.MustCompile(`^Err[A-Z]`).MatchString(name.Name) {
-							found[name.Name] = true
-						}
-					}
-				case *ast.TypeSpec:
-					if s.Name.IsExported() && strings.HasSuffix(s.Name.Name, "Error") {
-						found[s.Name.Name] = true
-					}
+				for _, name := range errorsOf(spec) {
+					found[name] = true
 				}
 			}
 		}
@@ -72,13 +57,36 @@ func exportedErrors(t *testing.T, dir string) map[string]bool {
 	return found
 }
 
+var errorName = regexp.MustCompile(`^Err[A-Z]`)
+
+// errorsOf are the exported errors, or the exported type of errors, that a declaration declares.
+func errorsOf(spec ast.Spec) (names []string) {
+	switch s := spec.(type) {
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			if errorName.MatchString(name.Name) {
+				names = append(names, name.Name)
+			}
+		}
+	case *ast.TypeSpec:
+		if s.Name.IsExported() && strings.HasSuffix(s.Name.Name, "Error") {
+			names = append(names, s.Name.Name)
+		}
+	}
+	return names
+}
+
+func parsed(t *testing.T, file string) *ast.File {
+	t.Helper()
+	tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	return tree
+}
+
 // TestTheErrorsPageHasEachLogLine: each row is the beginning of a line, and each line has one.
 func TestTheErrorsPageHasEachLogLine(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/errors.md")
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), "\n## Log lines\n")
-	require.True(t, found)
+	table := behind(t, errorsPage, "\n## Log lines\n")
 	rows := regexp.MustCompile("(?m)^\\| `([^`]+)`").FindAllStringSubmatch(table, -1)
 	used := make([]bool, len(rows))
 	for _, line := range logLines(t) {
@@ -98,41 +106,17 @@ func TestTheErrorsPageHasEachLogLine(t *testing.T) {
 // logLines are the messages that the library writes to a log, as far as they are written in the code.
 func logLines(t *testing.T) (lines []string) {
 	t.Helper()
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*.go").Output()
-	require.NoError(t, err)
-	for file := range strings.FieldsSeq(string(out)) {
+	for _, file := range filesOf(t, "*.go") {
 		first, _, _ := strings.Cut(file, "/")
 		if strings.HasSuffix(file, "_test.go") || strings.Contains(" bench cmd examples integration tests ", " "+first+" ") {
 			continue
 		}
-		tree, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
-		require.NoError(t, err)
-		ast.Inspect(tree, func(n ast.Node) bool {
-			call, ok := n.(*ast.CallExpr)
-			if !ok {
-				return true
-			}
-			of, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			x, _ := of.X.(*ast.Ident)
-			inReport := strings.HasPrefix(file, "internal/report/")
-			var messages []ast.Expr
-			switch {
-			case x != nil && x.Name == "slog" && strings.Contains(" Debug Info Warn Error ", " "+strings.TrimSuffix(of.Sel.Name, "Context")+" "):
-				messages = call.Args[:1]
-				if strings.HasSuffix(of.Sel.Name, "Context") {
-					messages = call.Args[1:2]
-				}
-			case inReport && (of.Sel.Name == "write" || of.Sel.Name == "nowAndThen"):
-				messages = call.Args[1:2]
-			case inReport && of.Sel.Name == "tellOutage":
-				messages = call.Args[2:4]
-			}
-			for _, m := range messages {
-				if text := written(m); text != "" {
-					lines = append(lines, text)
+		ast.Inspect(parsed(t, file), func(n ast.Node) bool {
+			if call, ok := n.(*ast.CallExpr); ok {
+				for _, m := range messagesOf(call, strings.HasPrefix(file, "internal/report/")) {
+					if text := written(m); text != "" {
+						lines = append(lines, text)
+					}
 				}
 			}
 			return true
@@ -140,6 +124,28 @@ func logLines(t *testing.T) (lines []string) {
 	}
 	require.Greater(t, len(lines), 30)
 	return lines
+}
+
+// messagesOf are the arguments of a call that are messages for a log.
+func messagesOf(call *ast.CallExpr, inReport bool) []ast.Expr {
+	of, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok {
+		return nil
+	}
+	x, _ := of.X.(*ast.Ident)
+	level, withContext := strings.CutSuffix(of.Sel.Name, "Context")
+	switch {
+	case x != nil && x.Name == "slog" && strings.Contains(" Debug Info Warn Error ", " "+level+" "):
+		if withContext {
+			return call.Args[1:2]
+		}
+		return call.Args[:1]
+	case inReport && (of.Sel.Name == "write" || of.Sel.Name == "nowAndThen"):
+		return call.Args[1:2]
+	case inReport && of.Sel.Name == "tellOutage":
+		return call.Args[2:4]
+	}
+	return nil
 }
 
 // written is what is written in the code of a message, without the prefix of each line.

@@ -16,13 +16,19 @@ import (
 // release is the one that the tree becomes.
 const release = onerelease.GoGet_all_modules_of_pooldriver_at_one_version_this_one_is_v0_2_0
 
+// filesOf are the files of the tree that match a pattern of git's, also those that are not committed yet.
+func filesOf(t *testing.T, pattern string) []string {
+	t.Helper()
+	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", pattern).Output()
+	require.NoError(t, err)
+	return strings.Fields(string(out))
+}
+
 // ownModules are the folders of the modules beside the root, and whether users install them.
 func ownModules(t *testing.T) map[string]bool {
 	t.Helper()
-	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard", "*/go.mod").Output()
-	require.NoError(t, err)
 	all := map[string]bool{}
-	for file := range strings.FieldsSeq(string(out)) {
+	for _, file := range filesOf(t, "*/go.mod") {
 		first, _, _ := strings.Cut(file, "/")
 		switch first {
 		case "bench", "examples", "integration", "tests":

@@ -116,19 +116,19 @@ func TestConfigPrintsItsParametersAndNothingElse(t *testing.T) {
 }
 
 func TestTheSettingsPageListsEveryParameterWithItsDefault(t *testing.T) {
-	readme, err := os.ReadFile("docs/settings.md")
+	page, err := os.ReadFile("docs/settings.md")
 	require.NoError(t, err)
 	for _, o := range options {
 		row := fmt.Sprintf("| `%s` | `%s` | %s |", o.Name, short(o.Default), o.Doc)
-		require.True(t, strings.Contains(string(readme), row), "docs/settings.md lacks the row\n%s", row)
+		require.True(t, strings.Contains(string(page), row), "docs/settings.md lacks the row\n%s", row)
 	}
 }
 
 // TestTheSettingsThatMostNeedHaveTheirDefaults: their table has them in other words.
 func TestTheSettingsThatMostNeedHaveTheirDefaults(t *testing.T) {
-	readme, err := os.ReadFile("docs/settings.md")
+	page, err := os.ReadFile("docs/settings.md")
 	require.NoError(t, err)
-	rows := regexp.MustCompile("(?m)^\\| `(pool_\\w+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(string(readme), -1)
+	rows := regexp.MustCompile("(?m)^\\| `(pool_\\w+)` \\| `([^`]*)` \\|").FindAllStringSubmatch(string(page), -1)
 	require.NotEmpty(t, rows)
 	for _, row := range rows {
 		i := slices.IndexFunc(options, func(o optiontable.Option[Config]) bool { return o.Name == row[1] })
