@@ -10,7 +10,7 @@
 # make test-rare  what users install, from a proxy; the tests' own servers; hosts that are killed
 # make test-mysql  on MySQL what depends on the server; all others run on MariaDB
 # make test-failover  servers that fail, and PgBouncer; RUN=PgBouncer, Standby or Galera for one of
-#                 them, LONG=1 for every round
+#                 them, LONG=1 for every round and Patroni
 # make test-replicas  reads on replicas of each server, under held and cut replication; RUN and LONG
 # make test-long  every seed, round and shape, and the tests on servers with -race
 # make release-check  all of a release but its tags: what users install, from a proxy
@@ -155,7 +155,7 @@ test-ci: test-next test-rare test-failover
 test-next: images
 	@if $(ON_NEXT) version; then set -e; \
 		for module in . tests $(DIALECTS); do $(ON_NEXT) -C $$module vet ./...; done; \
-		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/conformance ./internal/fakedb ./internal/rowbuffer ./internal/session; \
+		$(ON_NEXT) test -timeout $(TEST_TIMEOUT) ./internal/testing/conformance ./internal/testing/fakedb ./internal/rowbuffer ./internal/session; \
 		$(ON_NEXT) -C dialects/postgres test -timeout $(TEST_TIMEOUT) .; \
 		$(ON_NEXT) -C tests test -timeout $(TEST_TIMEOUT) -run 'Rows|Scan|EveryShape|Adopted' ./behaviour; \
 		$(ON_NEXT) -C integration test -timeout $(TEST_TIMEOUT) -run Scan .; \

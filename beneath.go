@@ -8,7 +8,7 @@ import (
 	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -52,9 +52,9 @@ func (t taken) GiveBack(effect dialects.Effect) {
 
 func (t taken) Discard() { t.r.Discard(report.Lost) }
 
-// Over copies the configuration, without the fields for real connections: this Connector has opened
+// ConnectorOver copies the configuration, without the fields for real connections: this Connector has opened
 // the real connections already.
-func (i inside) Over(t dialects.Template, o beneath.Over) driver.Connector {
+func (i inside) ConnectorOver(t dialects.Template, o beneath.Over) driver.Connector {
 	c := &Connector{config: i.c.config}
 	c.config.MaxConns, c.config.MinConns, c.config.MinIdleConns, c.config.MaxWaiters = 1, 0, 0, 0
 	c.config.MaxConnLifetime, c.config.MaxConnLifetimeJitter, c.config.MaxConnIdleTime = 0, 0, 0

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
+	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/optiontable"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/redact"
@@ -99,7 +100,7 @@ type Config struct {
 	// LazyBegin lets BeginTx send nothing: the transaction begins with its first statement.
 	// Without a task the transaction takes its connection only then. On PostgreSQL BEGIN and that
 	// statement are one round trip. The first statement gets the error that BeginTx would have
-	// got. Default false.
+	// got. Default true by New on PostgreSQL, else false.
 	LazyBegin bool
 	// Ambient says what happens to a task's statements while a transaction of the task is open.
 	// Default AmbientAuto.
@@ -251,7 +252,8 @@ var resetModes = [...]string{"auto", "always", "off"}
 // String is the mode as a DSN spells it.
 func (m ResetMode) String() string { return optiontable.WordOf(resetModes[:], m) }
 
-func defaultConfig() Config { return options.Default() }
+// defaultConfig is that of New with a DSN of dialect; "": of Wrap.
+func defaultConfig(dialect string) Config { return options.Default(dialect) }
 
 // apply sets the fields that a DSN's pool_ parameters name.
 func (c *Config) apply(params []dialects.Param) error { return options.Apply(c, params) }
@@ -285,7 +287,7 @@ func (c *Config) resolve(d dialects.Dialect, key task.KeyFunc) config.Config {
 		PingTimeout: c.PingTimeout, CleanTimeout: c.CleanTimeout, IdleTimeout: c.PingTimeout,
 		BreakerFailures: c.BreakerFailures, BreakerCooldown: c.BreakerCooldown,
 		QueueTarget: c.QueueTarget, QueueInterval: c.QueueInterval, QueueDry: c.QueueDry,
-		AfterConnect: c.AfterConnect, Credentials: c.Credentials,
+		AfterConnect: c.AfterConnect, Credentials: credential.InTurn(credential.Source(c.Credentials)),
 		Reset: pinning.Mode(c.Reset), StmtCache: c.stmtsPerConn(), Pipeline: c.Pipeline, LazyBegin: c.LazyBegin,
 		Ambient: config.Ambient(c.Ambient), TaskKey: key, TaskTimeout: c.TaskTimeout, DeadlockAfter: c.DeadlockAfter,
 		NestedBuffer: c.NestedBuffer, NestedBufferTotal: max(c.NestedBufferTotal, c.NestedBuffer),

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/conformance"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/conformance"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // The conformance suite is the definition of transparent. It runs here over

@@ -15,13 +15,13 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
-	"github.com/pooldriver/pooldriver/internal/history"
 	"github.com/pooldriver/pooldriver/internal/listen"
+	"github.com/pooldriver/pooldriver/internal/observe/history"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/redact"
 	"github.com/pooldriver/pooldriver/internal/replica"
-	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/internal/virtual"
 )
 
@@ -33,6 +33,7 @@ import (
 type Connector struct {
 	err          error // the mistake that New or Wrap has found; every use returns it
 	config       Config
+	defaults     string        // the dialect whose defaults hold; "": of Wrap
 	settings     config.Config // config, for the internal packages
 	template     dialects.Template
 	pool         *connpool.Pool
@@ -42,11 +43,11 @@ type Connector struct {
 	usage        usage.Env
 	leaks        leakWatch
 	closed       atomic.Bool
-	history      history.Recorder
+	history      history.Recorder[Moment]
+	verdicts     verdicts
 	listens      *listen.Hub             // nil: the database sends no notifications
-	checkChannel func(name string) error // with listens
-	sizing       sizing
-	replicas     *replica.Set // nil: there are none
+	checkChannel func(name string) error // checks a channel's name; nil: listens is nil, too
+	replicas     *replica.Set            // nil: there are none
 }
 
 var (
@@ -63,9 +64,10 @@ var (
 // link the dialect by a blank import. Without any options, every default of docs/settings.md
 // holds.
 func New(dsn string, options ...Option) *Connector {
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{config: defaultConfig("")}
 	d, t, err := c.config.parse(dsn)
 	if err == nil {
+		c.defaults = d.Name()
 		err = c.init(d, t, options)
 	}
 	c.err = err
@@ -79,7 +81,7 @@ func New(dsn string, options ...Option) *Connector {
 // is closed instead of cleaned. Wrap refuses a connector that pools itself. Config.Credentials and Config.Dial are
 // errors, too, because they could not reach inner.
 func Wrap(inner driver.Connector, options ...Option) *Connector {
-	c := &Connector{config: defaultConfig()}
+	c := &Connector{config: defaultConfig("")}
 	d, t, err := wrapped(inner)
 	if err == nil {
 		err = c.init(d, t, options)
@@ -117,7 +119,7 @@ func (c *Connector) init(d dialects.Dialect, t dialects.Template, options []Opti
 	}
 	c.engine, c.pool = e, e.Pool()
 	c.pool.HeldBy = func() string { return heldBy(e, &c.config) }
-	c.history.Init(func() history.Moment { return momentOf(c.pool.Stats(), &c.report.Counters) })
+	c.history.Init(historyOf(c))
 	c.usage.Clock.Started, c.report.DialEnded = c.history.Wake, c.history.Wake
 	c.leaks.connector = c
 	c.source.Init(&c.settings, t.Traits(), e, &c.report)
@@ -240,23 +242,6 @@ func (c *Connector) Stats() Stats {
 	return figures(c)
 }
 
-// WhatIf says how long statements would have waited for a connection if the pool had had n connections in
-// place of pool_max_conns. It replays the checkouts that were recorded last, 16384 of them at most: when each was
-// asked for, and for how long it was held. So n can only be pool_max_conns or fewer: with more connections a server
-// takes another time for each statement, which only a measurement tells.
-//
-// The replay takes for granted that statements come when they came. In a program with a fixed number of
-// workers a statement comes later if the one before has waited: such a program waits less than WhatIf says. Queries
-// that followed in the pipeline of another one, and statements that got no connection, are not in the record.
-// Holds below about 0.5 ms (more than 20 in 10 ms on one connection) are not timed one by one: then WhatIf says that
-// it does not know. A call takes about a millisecond.
-func (c *Connector) WhatIf(n int) WhatIf {
-	if c.err != nil {
-		return WhatIf{Conns: n, Unknown: "the Connector cannot be used"}
-	}
-	return whatIf(c.usage.Traffic.Record(), n, c.config.MaxConns)
-}
-
 // History returns a Moment for each second of the last minute in which the pool was used, the
 // oldest first. The last Moment is now. Seconds without use have no Moment: their figures are those
 // of the Moment before. In a bubble of testing/synctest only the present is known.
@@ -264,7 +249,7 @@ func (c *Connector) History() []Moment {
 	if c.err != nil {
 		return nil
 	}
-	return moments(c.history.Moments())
+	return c.history.Moments()
 }
 
 // LockWaits asks the server which statements of this Connector wait for locks, and which sessions

@@ -20,7 +20,7 @@
 //     advisory locks are cleaned.
 //   - A statement inside a rows loop does not wait for the connection of that loop.
 //   - A connection that died while idle is replaced before a statement runs on it. A
-//     statement is executed again only if the server cannot have executed it.
+//     statement is executed again only if the server cannot have executed it, or has rolled it back.
 //   - Some drivers prepare every query that has arguments. There pooldriver keeps the
 //     prepared statement, and uses it again.
 //   - Settings that a context has ([WithSettings]) are in force for its statements only.

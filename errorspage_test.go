@@ -113,7 +113,7 @@ func logLines(t *testing.T) (lines []string) {
 		}
 		ast.Inspect(parsed(t, file), func(n ast.Node) bool {
 			if call, ok := n.(*ast.CallExpr); ok {
-				for _, m := range messagesOf(call, strings.HasPrefix(file, "internal/report/")) {
+				for _, m := range messagesOf(call, strings.HasPrefix(file, "internal/observe/report/")) {
 					if text := written(m); text != "" {
 						lines = append(lines, text)
 					}

@@ -10,9 +10,9 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/binding"
-	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/observe/callsite"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // Label returns a context that gives a name to the work that uses the context: a job, a route, a
@@ -47,8 +47,10 @@ type Holder struct {
 	// Statement is the text of the last statement, without literals and comments, and cut
 	// after 200 bytes.
 	Statement string
-	Label     string // see the function Label
-	Task      string // the name of its task, as in errors; empty: none
+	// Usual is StatementTime.Usual of this statement; 0: too few executions are known.
+	Usual time.Duration
+	Label string // see the function Label
+	Task  string // the name of its task, as in errors; empty: none
 
 	// TakenAt is the call stack that took the connection. StatementAt is the call stack of the
 	// last statement in a transaction or another pin. A stack is empty if it was not sampled: see
@@ -124,7 +126,7 @@ func (c *Connector) Holders() []Holder {
 		all = slices.Grow(all, len(held))
 		for i := range held {
 			h := holderOf(&held[i], e)
-			h.Host, h.Replica = cmp.Or(host, h.Host), host != ""
+			h.Host, h.Replica, h.Usual = cmp.Or(host, h.Host), host != "", e.Times().Usual(h.Statement)
 			all = append(all, h)
 		}
 	}
@@ -167,7 +169,7 @@ func (c *Connector) BufferedRows() []BufferedRows {
 	}
 	var all []BufferedRows
 	for _, e := range enginesOf(c) {
-		for _, t := range e.Taken() {
+		for _, t := range e.BufferedRows() {
 			all = append(all, BufferedRows{Since: t.At, Statement: e.Outline(t.Text), Label: usage.Text(t.Label), Task: binding.NameOf(t.Task), TakenAt: frames(t.Site)})
 		}
 	}
@@ -231,6 +233,32 @@ func (c *Connector) CallSites() []CallSite {
 	slices.SortFunc(all, func(a, b CallSite) int {
 		return cmp.Or(cmp.Compare(b.IdlePinned, a.IdlePinned), cmp.Compare(b.Held, a.Held), cmp.Compare(b.Count, a.Count))
 	})
+	return all
+}
+
+// StatementTime is how long the executions of a statement take until their answer, as far as they were timed: see Histogram.
+type StatementTime struct {
+	Statement string // without literals and comments, and cut after 200 bytes
+	Runs      uint64 // how many were timed
+	// Usual is the time that nine of ten executions took at most, a bucket's bound; 0: too few are known. Those count that are older
+	// than five minutes or, if they are too few, all. Executions in a second in which statements waited or got no connection
+	// never count. Half of the last nine took Lately or longer; the last one has ended at Last.
+	Usual, Lately time.Duration
+	Last          time.Time
+}
+
+// Statements returns the statements that have ended since a time, those that have taken longest lately first.
+func (c *Connector) Statements(since time.Time) (all []StatementTime) {
+	if c.err != nil {
+		return nil
+	}
+	clock := c.usage.Clock
+	for _, e := range enginesOf(c) {
+		e.Times().Each(clock.Of(since), func(statement string, t *usage.Time, at int64) {
+			all = append(all, StatementTime{statement, t.Runs(), t.Usual(), t.Lately(), clock.Time(at)})
+		})
+	}
+	slices.SortFunc(all, func(a, b StatementTime) int { return cmp.Compare(b.Lately, a.Lately) })
 	return all
 }
 

@@ -17,31 +17,31 @@ import (
 var mayImport = []struct{ pkg, imports string }{
 	{"examples/quickstart", ". dialects/mysql dialects/postgres dialects/sqlite pgx"},
 	{"examples/service", ". dialects/mysql dialects/postgres dialects/sqlite"},
-	{"tests/schedules", ". internal/fakedb internal/randomtest internal/stubdialect sandbox testify"},
+	{"tests/schedules", ". internal/testing/fakedb internal/testing/randomtest internal/testing/stubdialect sandbox testify"},
 	{"httptask", ". internal/floor internal/task"},
-	{"inspect", ". internal/pprofproto pool"},
-	{"internal/metrics", ". pool"},
+	{"inspect", ". internal/judge internal/observe/metrics internal/pprofproto pool"},
+	{"internal/observe/metrics", ". internal/judge pool"},
 	{"sandbox", ". dialects internal/beneath internal/bubble internal/connpool internal/driverconn internal/goroutine internal/onerelease internal/redact internal/session internal/task sandbox/internal/clones"},
 	{"sandbox/internal/clones", "internal/dsn"},
 	{"internal/dsn", "dialects"},
 	{"tests/answers", "testify"},
 	{"tests/anysqlite", ""}, {"tests/behaviour", ""}, {"tests/conformance", ""}, {"tests/dsn", ""}, {"tests/examples", ""}, {"tests/httptask", ""}, {"tests/sandbox", ""}, // tests only
 
-	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/callsite internal/connpool" +
-		" internal/config internal/ctxerr internal/ctxsettings internal/floor internal/histogram internal/history internal/listen internal/optiontable internal/pause internal/pinning internal/redact" +
-		" internal/repeated internal/replica internal/report internal/session internal/task internal/traffic internal/unwrap internal/usage internal/virtual internal/waitgraph pool"},
-	{"internal/virtual", "dialects internal/beneath internal/binding internal/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/direct internal/driverconn" +
-		" internal/floor internal/pinning internal/replica internal/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
-	{"internal/replica", "dialects internal/binding internal/config internal/connpool internal/ctxerr internal/floor internal/histogram internal/report internal/task internal/usage pool"},
-	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/mergedctx internal/pinning internal/relay internal/report" +
-		" internal/session internal/stmtcache internal/task internal/textcache internal/usage internal/waitgraph pool"},
-	{"internal/connpool", "dialects dialects/generic internal/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
-		" internal/pinning internal/report internal/session internal/stmtcache internal/usage pool"},
+	{".", "dialects dialects/generic internal/beneath internal/binding internal/bubble internal/observe/callsite internal/connpool" +
+		" internal/config internal/credential internal/ctxerr internal/ctxsettings internal/floor internal/observe/histogram internal/observe/history internal/judge internal/listen internal/optiontable internal/pause internal/pinning internal/redact" +
+		" internal/repeated internal/replica internal/observe/report internal/session internal/task internal/unwrap internal/observe/usage internal/virtual internal/waitgraph pool"},
+	{"internal/virtual", "dialects internal/beneath internal/binding internal/observe/callsite internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/direct internal/driverconn" +
+		" internal/floor internal/pinning internal/replica internal/observe/report internal/rowbuffer internal/session internal/stmtcache internal/task internal/textcache internal/unwrap"},
+	{"internal/replica", "dialects internal/binding internal/config internal/connpool internal/ctxerr internal/floor internal/observe/histogram internal/observe/report internal/task internal/observe/usage pool"},
+	{"internal/binding", "dialects internal/config internal/connpool internal/ctxerr internal/ctxsettings internal/fairlock internal/floor internal/mergedctx internal/pinning internal/relay internal/observe/report" +
+		" internal/session internal/stmtcache internal/task internal/textcache internal/observe/usage internal/waitgraph pool"},
+	{"internal/connpool", "dialects dialects/generic internal/observe/callsite internal/config internal/credential internal/ctxerr internal/dbsettings internal/mergedctx" +
+		" internal/pinning internal/observe/report internal/session internal/stmtcache internal/observe/usage pool"},
 	{"internal/session", "dialects internal/bytesize internal/config internal/ctxerr internal/direct internal/driverconn internal/floor internal/mergedctx internal/pinning" +
 		" internal/rowbuffer internal/stmtcache"},
-	{"internal/history", "internal/bubble internal/histogram internal/report"},
-	{"internal/report", "internal/droppedstate internal/histogram internal/repeated internal/usage pool"},
-	{"internal/usage", "internal/bubble internal/callsite internal/config internal/histogram internal/pinning internal/traffic"},
+	{"internal/observe/history", "internal/bubble"},
+	{"internal/observe/report", "internal/droppedstate internal/observe/histogram internal/repeated internal/observe/usage pool"},
+	{"internal/observe/usage", "internal/bubble internal/observe/callsite internal/config internal/observe/histogram internal/pinning"},
 	{"internal/beneath", "dialects internal/config internal/task"},
 	{"internal/direct", "dialects"},
 	{"internal/config", "dialects internal/pinning"},
@@ -55,32 +55,32 @@ var mayImport = []struct{ pkg, imports string }{
 	{"internal/task", "internal/ctxerr pool"},
 	{"internal/rowbuffer", "internal/driverconn"},
 	{"internal/stmtcache", "internal/driverconn"},
-	{"internal/callsite", ""},
+	{"internal/observe/callsite", ""},
 	{"internal/droppedstate", ""},
-	{"internal/histogram", ""},
+	{"internal/observe/histogram", ""},
 	{"internal/listen", "internal/pause"},
+	{"internal/judge", ""},
 	{"internal/mergedctx", ""},
 	{"internal/pprofproto", ""},
 	{"internal/relay", ""},
 	{"internal/repeated", ""},
-	{"internal/traffic", ""},
 	{"internal/waitgraph", ""},
 	{"internal/bytesize", ""},
 	{"internal/ctxerr", ""},
 
 	// For tests.
-	{"internal/conformance", "internal/fakedb testify"},
-	{"internal/stubdialect", "dialects dialects/generic internal/fakedb"},
-	{"internal/fakedb", "internal/driverconn"},
-	{"internal/randomtest", ""},
+	{"internal/testing/conformance", "internal/testing/fakedb testify"},
+	{"internal/testing/stubdialect", "dialects dialects/generic internal/testing/fakedb"},
+	{"internal/testing/fakedb", "internal/driverconn"},
+	{"internal/testing/randomtest", ""},
 
 	{"dialects/mysql", "dialects dialects/internal/base dialects/internal/classify/mysql dialects/internal/hosts dialects/internal/myerror" +
 		" dialects/internal/wire internal/driverfield internal/onerelease internal/pause internal/redact internal/unwrap go-sql-driver"},
 	{"dialects/odbc", "dialects dialects/generic dialects/internal/base dialects/internal/classify/mysql dialects/internal/classify/postgres" +
 		" dialects/internal/classify/sqlite dialects/internal/myerror internal/driverconn internal/driverfield internal/onerelease internal/pause internal/redact internal/unwrap odbc"},
 	{"dialects/postgres", "dialects dialects/internal/base dialects/internal/classify/postgres dialects/internal/hosts dialects/internal/wire" +
-		" dialects/postgres/internal/carrier internal/driverfield internal/onerelease internal/redact internal/unwrap pgx"},
-	{"dialects/postgres/internal/carrier", "dialects dialects/internal/wire pgx"},
+		" dialects/postgres/internal/ahead internal/driverfield internal/onerelease internal/redact internal/unwrap pgx"},
+	{"dialects/postgres/internal/ahead", "dialects dialects/internal/wire pgx"},
 	{"dialects/sqlite", "dialects dialects/internal/anysqlite dialects/internal/base internal/onerelease modernc"},
 	{"dialects/anysqlite", "dialects dialects/internal/anysqlite"},
 	{"dialects/generic", "dialects dialects/internal/base dialects/internal/classify dialects/internal/sqltext"},
@@ -92,7 +92,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"dialects/internal/classify", ""},
 	{"dialects/internal/hosts", "dialects internal/pause"},
 	{"dialects/internal/myerror", "dialects"},
-	{"dialects/internal/rowstest", "testify"},
+	{"internal/testing/rowstest", "testify"},
 	{"dialects/internal/sqltext/classifytest", "dialects dialects/internal/sqltext testify"},
 	{"dialects/internal/sqltext", "dialects"},
 	{"dialects/internal/wire", "internal/unwrap"},

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/bubble"
-	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/observe/callsite"
 )
 
 // leakWatch warns of connections that are held for longer than Config.LeakAfter. Its timer is set

@@ -13,8 +13,10 @@ import (
 // LockWait is a running statement that waits for a lock on the server, and a session that blocks
 // this statement.
 type LockWait struct {
-	Conn uint64 // the connection that waits: see Holder.Conn
-	Lock string // the server's name for the lock: relation, metadata, row
+	// Conn is the connection that waits: see Holder.Conn. It is 0 for a session of another program that is in the way of one of
+	// ours and waits itself. Process is the server's number of the session that waits.
+	Conn, Process uint64
+	Lock          string // the server's name for the lock: relation, metadata, row
 	// BlockerConn is the connection that blocks: see Holder.Conn; 0: no connection of this Connector.
 	BlockerConn uint64
 	// BlockerProcess is the server's number of the blocking session; 0: the server does not name the
@@ -68,7 +70,7 @@ func lockWaits(ctx context.Context, c *Connector) ([]LockWait, error) {
 	all := make([]LockWait, len(found))
 	for i, w := range found {
 		all[i] = LockWait{
-			Conn: conns[w.Waiting], Lock: w.Lock, BlockerConn: conns[w.Blocker], BlockerProcess: w.Blocker,
+			Conn: conns[w.Waiting], Process: w.Waiting, Lock: w.Lock, BlockerConn: conns[w.Blocker], BlockerProcess: w.Blocker,
 			BlockerUser: w.Of, BlockerState: w.State, BlockerFor: w.For, BlockerStatement: c.engine.Outline(&w.Statement),
 		}
 	}

@@ -32,7 +32,7 @@ var options = optiontable.Table[Config]{
 	optiontable.Number("pool_pipeline", "0", 0, "most queries in one pipeline when connections are scarce; 0: none", func(c *Config) *int { return &c.Pipeline }),
 	optiontable.Number("pool_stmt_cache", "128", 0, "prepared statements kept on each real connection", func(c *Config) *int { return &c.StmtCache }),
 	optiontable.Number("pool_stmt_budget", "4096", 0, "prepared statements kept on all connections together; 0 is no bound", func(c *Config) *int { return &c.StmtBudget }),
-	optiontable.Flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction", func(c *Config) *bool { return &c.LazyBegin }),
+	lazyBegin(),
 	withoutSeparate(optiontable.Word("pool_ambient", "auto", "what happens to a task's statements while it has a transaction open", ambientModes[:], func(c *Config) *uint8 { return (*uint8)(&c.Ambient) })),
 	optiontable.Bytes("pool_nested_buffer", "16MiB", "most memory for the rows of one statement whose connection another statement needs", func(c *Config) *int64 { return &c.NestedBuffer }),
 	optiontable.Bytes("pool_nested_buffer_total", "64MiB", "most memory for such rows of all statements together; at least pool_nested_buffer", func(c *Config) *int64 { return &c.NestedBufferTotal }),
@@ -67,7 +67,7 @@ type Setting struct {
 func settingsOf(c *Connector) []Setting {
 	list, config := make([]Setting, len(options)), c.config
 	for i, o := range options {
-		list[i] = Setting{Name: o.Name, Value: o.Get(&config), Default: o.Default, Meaning: o.Doc}
+		list[i] = Setting{Name: o.Name, Value: o.Get(&config), Default: o.DefaultOf(c.defaults), Meaning: o.Doc}
 		if s := &list[i]; s.Value != s.Default {
 			s.Idle = idleOf(c, s.Name)
 		}
@@ -105,6 +105,13 @@ var switches = map[string]struct {
 // hasNoStandby reports whether pool_replicas=auto finds no other host than the primary.
 func hasNoStandby(c *Connector) bool {
 	return slices.Equal(c.config.Replicas, []string{"auto"}) && len(c.Hosts()) == 1
+}
+
+// lazyBegin is on where the dialect sends BEGIN with the first statement.
+func lazyBegin() optiontable.Option[Config] {
+	o := optiontable.Flag("pool_lazy_begin", "false", "BeginTx sends nothing, the first statement begins the transaction; `true` by New on PostgreSQL", func(c *Config) *bool { return &c.LazyBegin })
+	o.Of = map[string]string{"postgres": "true"}
+	return o
 }
 
 // lifetime is a duration that is 0 or at least a second.

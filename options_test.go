@@ -30,7 +30,7 @@ func TestEveryParameterSetsItsFieldAndPrintsWhatItSet(t *testing.T) {
 	}
 	require.Len(t, other, len(options), "a parameter has no case")
 	for _, o := range options {
-		c := defaultConfig()
+		c := defaultConfig("")
 		require.Equal(t, o.Default, o.Get(&c), "default of %s", o.Name)
 		require.NoError(t, c.apply([]dialects.Param{{Name: o.Name, Value: other[o.Name]}}))
 		require.Equal(t, other[o.Name], o.Get(&c), o.Name)
@@ -57,12 +57,12 @@ func TestBadParametersAreRefusedByNameAndNeverByValue(t *testing.T) {
 		"pool_max_cons":                 "did you mean pool_max_conns?",
 		"pool_" + secret:                "unknown parameter pool_…",
 	} {
-		c := defaultConfig()
+		c := defaultConfig("")
 		err := c.apply([]dialects.Param{{Name: name, Value: secret}})
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), secret)
 	}
-	c := defaultConfig()
+	c := defaultConfig("")
 	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_max_conns", Value: "3"}, {Name: "pool_max_conns", Value: "4"}}), "twice")
 	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_max_conn_lifetime_jitter", Value: "-3s"}}), "negative")
 	require.ErrorContains(t, c.apply([]dialects.Param{{Name: "pool_nested_buffer", Value: "16"}}), "write the unit, as in 16MiB")
@@ -85,19 +85,19 @@ func TestSettingsThatMakeNoSenseAreRefused(t *testing.T) {
 		"pool_max_conn_lifetime: 1ms is too short: statements would wait": func(c *Config) { c.MaxConnLifetime = time.Millisecond },
 		"pool_max_conn_lifetime: -1s is too short":                        func(c *Config) { c.MaxConnLifetime = -time.Second },
 	} {
-		c := defaultConfig()
+		c := defaultConfig("")
 		spoil(&c)
 		require.ErrorContains(t, c.check(), name)
 	}
 	for _, fine := range []time.Duration{0, time.Second} {
-		c := defaultConfig()
+		c := defaultConfig("")
 		c.MaxConnLifetime = fine
 		require.NoError(t, c.check())
 	}
 }
 
 func TestJitterIsATenthOfTheLifetimeUnlessSet(t *testing.T) {
-	c := defaultConfig()
+	c := defaultConfig("")
 	require.Equal(t, 6*time.Minute, c.jitter())
 	c.MaxConnLifetime = 5
 	require.Zero(t, c.jitter())
@@ -107,7 +107,7 @@ func TestJitterIsATenthOfTheLifetimeUnlessSet(t *testing.T) {
 }
 
 func TestConfigPrintsItsParametersAndNothingElse(t *testing.T) {
-	c := defaultConfig()
+	c := defaultConfig("")
 	j, err := json.Marshal(c)
 	require.NoError(t, err)
 	for _, s := range []string{c.String(), fmt.Sprintf("%v", c), fmt.Sprintf("%+v", &c), fmt.Sprintf("%#v", c), string(j), c.LogValue().String()} {
@@ -165,7 +165,7 @@ func TestTheBudgetOfStatementsIsSharedByAllConnections(t *testing.T) {
 	for _, c := range []struct{ conns, cache, budget, each int }{
 		{10, 128, 4096, 128}, {10, 128, 100, 9}, {10, 128, 0, 128}, {10, 5, 100, 5}, {10, 128, 10, 0}, {10, 128, 9, 0}, {10, 0, 100, 0},
 	} {
-		config := defaultConfig()
+		config := defaultConfig("")
 		config.MaxConns, config.StmtCache, config.StmtBudget = c.conns, c.cache, c.budget
 		require.Equal(t, c.each, config.stmtsPerConn(), c)
 	}

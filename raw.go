@@ -58,7 +58,7 @@ func Raw(ctx context.Context, sqlConn *sql.Conn, fn func(driver.Conn) error) (er
 			return err
 		})
 		if !ended {
-			l.EndUnheld(err)
+			l.EndWithoutLock(err)
 		}
 	}()
 	err = l.Call(fn)

@@ -19,11 +19,11 @@ import (
 // else, whatever no replica can serve, and whatever belongs to an open transaction or session of the context's
 // task, or to a *sql.Conn that has used the primary. Without replicas Replica changes nothing. See
 // docs/replicas.md.
-func Replica(ctx context.Context) context.Context { return replica.With(ctx, true) }
+func Replica(ctx context.Context) context.Context { return replica.MayServe(ctx, true) }
 
 // Primary returns a context whose reads the primary serves, whatever Config.ReplicaReads says and Replica has said around it: for
 // reads that must be of now, and for transactions that take advisory locks.
-func Primary(ctx context.Context) context.Context { return replica.With(ctx, false) }
+func Primary(ctx context.Context) context.Context { return replica.MayServe(ctx, false) }
 
 // ReadsMode says which reads go to a replica.
 type ReadsMode uint8
@@ -93,14 +93,19 @@ type ReplicaStats struct {
 // ReplicaPool describes one replica at a moment. What is known of the server is up to a second old.
 type ReplicaPool struct {
 	Host string
-	// State is ReplicaServed if the replica serves, or the reason why not.
+	// State is ReplicaServed if the replica serves, or the reason why not. Since is when Stats, or a second in which the Connector
+	// was in use, first found it so.
 	State ReplicaRead
+	Since time.Time
 	Lag   time.Duration // how far it is behind; negative: not known
 	Pool  pool.Stats
+	// Failing describes the dials to the replica, or the questions how far it is, since the last that has succeeded.
+	Failing DialsFailing
 }
 
 // replicaStats are the figures of a Connector's replicas.
-func replicaStats(s *replica.Set) ReplicaStats {
+func replicaStats(c *Connector) ReplicaStats {
+	s := c.replicas
 	to := ReplicaStats{Reads: map[ReplicaRead]uint64{}}
 	for why := range replica.Reason(replica.Reasons) {
 		n := uint64(0)
@@ -114,8 +119,8 @@ func replicaStats(s *replica.Set) ReplicaStats {
 	}
 	to.Wait = Histogram(s.Wait.Snapshot())
 	for _, r := range s.All {
-		state, lag := r.State()
-		to.Pools = append(to.Pools, ReplicaPool{r.Host, ReplicaRead(state.String()), lag, r.Engine.Pool().Stats()})
+		state, since, lag := r.State()
+		to.Pools = append(to.Pools, ReplicaPool{r.Host, ReplicaRead(state.String()), since, lag, r.Engine.Pool().Stats(), dialsFailing(c, r.Failing())})
 	}
 	return to
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/internal/pause"
-	"github.com/pooldriver/pooldriver/internal/report"
 )
 
 // Retry makes InTx run a transaction again if the transaction conflicted with others:
@@ -88,9 +88,9 @@ func (r Retry) run(ctx context.Context, attempt func() (conflict *report.Report,
 
 // backoff is the pause after n attempts.
 func (r Retry) backoff(n int) time.Duration {
-	longest := min(r.MinBackoff, r.MaxBackoff)
-	for ; n > 1 && longest < r.MaxBackoff; n-- {
-		longest += min(longest, r.MaxBackoff-longest)
+	longest := time.Duration(0)
+	for ; n > 0 && longest < r.MaxBackoff; n-- {
+		longest = pause.Longer(longest, r.MinBackoff, r.MaxBackoff)
 	}
 	return rand.N(longest)
 }

@@ -1,16 +1,18 @@
 package pooldriver
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/histogram"
 	"github.com/pooldriver/pooldriver/internal/listen"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/histogram"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -20,7 +22,8 @@ type AcquireFailure string
 // The reasons.
 const (
 	AcquireTimeout     AcquireFailure = "timeout"      // pool_acquire_timeout
-	AcquireCancelled   AcquireFailure = "cancelled"    // the statement's context has ended
+	AcquireGaveUp      AcquireFailure = "gave_up"      // the statement's context has ended: by its deadline, or cancelled after a wait of a second
+	AcquireCancelled   AcquireFailure = "cancelled"    // it was cancelled sooner
 	AcquireQueueFull   AcquireFailure = "queue_full"   // pool_max_waiters
 	AcquireBreakerOpen AcquireFailure = "breaker_open" // pool_breaker_failures
 	AcquireDialFailed  AcquireFailure = "dial_failed"  // the dial, or all of the last dials
@@ -39,6 +42,7 @@ var acquireFailures = [report.Failures]AcquireFailure{
 	report.Deadlock:    AcquireDeadlock,
 	report.Closed:      AcquireClosed,
 	report.Overloaded:  AcquireOverloaded,
+	report.GaveUp:      AcquireGaveUp,
 }
 
 // Stats describes a Connector at a moment, and since its beginning. Its own
@@ -49,9 +53,8 @@ type Stats struct {
 	// Min and MinIdle are Config.MinConns and Config.MinIdleConns. MaxIdle is the most
 	// connections that may be idle, which is Pool.Max.
 	Min, MinIdle, MaxIdle int
-	// Enough is the smallest number of connections with which 99 of 100 of the last statements would have waited
-	// for 2 ms at most: see Connector.WhatIf. It is up to 10 s old.
-	Enough WhatIf
+	// Peak is the highest number of connections that were in use at the same time in the last hour.
+	Peak int
 	// AcquireFailures counts the statements that got no connection, by reason. It has an
 	// entry for each reason.
 	AcquireFailures map[AcquireFailure]uint64
@@ -113,6 +116,13 @@ type Stats struct {
 	// Reclaims counts how many of these rows lost their connection to other statements that had
 	// waited.
 	ReadAheads, Reclaims uint64
+	// StatementErrors counts the errors of statements, of their rows, and of the begin and the end of transactions, by the class of
+	// their SQLSTATE: "23" is a constraint, "40" a conflict, "42" a wrong text or a missing right, "57" a server that leaves. It is "ended" where the
+	// caller's context has ended, and "other" where the driver gives no SQLSTATE, and beyond 20 classes. Errors of statements that were tried again count, too.
+	StatementErrors map[string]uint64
+	// Arrivals counts, by label, what has asked for a connection, or has begun a checkout in a task. The replicas' is not in it. There are
+	// 32 labels at most, and then "other". What has no label is not counted. The label that comes most often comes first.
+	Arrivals []LabelArrivals
 	// BufferedBytes is the memory that such rows take now.
 	BufferedBytes int64
 	// StmtHits and StmtMisses count the look-ups of prepared statements, also in pgx's own cache, unless the
@@ -126,6 +136,17 @@ type Stats struct {
 	Replica ReplicaStats
 }
 
+// LabelArrivals says how often statements of one label come.
+type LabelArrivals struct {
+	Label string // see the function Label
+	Count uint64
+	// Lately is how many come in a second. Usual is the mean of seconds in which nobody waited or failed, and the pool was in use; it is below
+	// 0 until ten such seconds are known.
+	Lately, Usual float64
+	// Since is when Lately grew to three times Usual; zero: it has not, or has fallen again.
+	Since time.Time
+}
+
 // ListenStats describes the connection of Connector.Listen, and its listeners.
 type ListenStats struct {
 	State     ListenState
@@ -135,6 +156,8 @@ type ListenStats struct {
 	// Received counts the notifications that the server has sent. Dropped counts those that a listener
 	// was too slow to take.
 	Received, Dropped uint64
+	// Failing describes the dials of this connection since the last that has succeeded.
+	Failing DialsFailing
 	// Gaps counts the gaps that listeners were told of, or are to be told of, except the first one of
 	// each. Losses counts the connections that were lost.
 	Gaps, Losses uint64
@@ -172,15 +195,23 @@ type DialFailure string
 // The causes.
 const (
 	DialLoginRefused DialFailure = "login refused"  // the server refuses user or password
+	DialCertificate  DialFailure = "certificate"    // the server's certificate was not accepted
 	DialNoSuchName   DialFailure = "name not found" // DNS has not told the server's address
 	DialNoAnswer     DialFailure = "no answer"      // pool_connect_timeout, or another timeout
+	DialServerFull   DialFailure = "server full"    // the server, or a bouncer, has no room for one more
 	DialOther        DialFailure = "other"          // nothing listens there, the server is starting, …
 )
 
 // dialFailureOf judges the error of a dial.
 func dialFailureOf(err error, d dialects.Dialect) DialFailure {
-	if d.Diagnose(err)&dialects.AuthFailed != 0 {
+	switch said := d.Diagnose(err); {
+	case said&dialects.AuthFailed != 0:
 		return DialLoginRefused
+	case said&dialects.ServerFull != 0:
+		return DialServerFull
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return DialCertificate
 	}
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
 		return DialNoSuchName
@@ -189,6 +220,15 @@ func dialFailureOf(err error, d dialects.Dialect) DialFailure {
 		return DialNoAnswer
 	}
 	return DialOther
+}
+
+// dialsFailing describes the dials that d has counted.
+func dialsFailing(c *Connector, d *report.Dials) DialsFailing {
+	failed, lasts, ago, last := d.Failing(time.Now())
+	if failed == 0 {
+		return DialsFailing{}
+	}
+	return DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.settings.Dialect)}
 }
 
 // Histogram counts durations. Buckets[i] counts those that took no longer than
@@ -220,6 +260,7 @@ func figures(c *Connector) Stats {
 		IdlePinned:      Histogram(c.usage.Idle.Snapshot()),
 		Closed:          map[CloseReason]uint64{},
 		AcquireFailures: map[AcquireFailure]uint64{},
+		StatementErrors: map[string]uint64{},
 		Cleanings:       n.Cleanings.Load(),
 		Rollbacks:       n.Rollbacks.Load(),
 		Discards:        n.Discards.Load(),
@@ -238,13 +279,12 @@ func figures(c *Connector) Stats {
 		StmtHits:        n.StmtHits.Load(),
 		StmtMisses:      n.StmtMisses.Load(),
 		Listen:          listenStats(c.listens),
-		Replica:         replicaStats(c.replicas),
+		Replica:         replicaStats(c),
 	}
-	s.Enough = c.sizing.enough(&c.usage.Traffic, c.config.MaxConns)
+	s.Peak = max(c.history.Peak(), s.Pool.Peak)
 	s.MaxIdle, s.WouldRefuse = s.Pool.Max, s.Pool.WouldRefuse
-	if failed, lasts, ago, last := c.report.DialsFailing(); failed > 0 {
-		s.DialsFailing = DialsFailing{Failed: failed, For: lasts, Ago: ago, Error: last.Error(), Cause: dialFailureOf(last, c.settings.Dialect)}
-	}
+	s.DialsFailing = dialsFailing(c, &c.report.Dials)
+	s.Listen.Failing = dialsFailing(c, &c.report.Listens)
 	atOnce := n.AtOnce(s.Pool.Acquires)
 	s.Wait.Count += atOnce
 	s.Wait.Buckets[0] += atOnce
@@ -252,6 +292,16 @@ func figures(c *Connector) Stats {
 		if why != "" {
 			s.Closed[why] = n.Closed[i].Load()
 		}
+	}
+	for _, a := range c.report.Arrivals() {
+		s.Arrivals = append(s.Arrivals, LabelArrivals(a))
+	}
+	slices.SortFunc(s.Arrivals, func(a, b LabelArrivals) int {
+		return cmp.Or(cmp.Compare(b.Lately, a.Lately), cmp.Compare(a.Label, b.Label))
+	})
+	s.addErrors(&c.report)
+	for _, r := range replicasOf(c) {
+		s.addErrors(&r.Report)
 	}
 	for i, why := range acquireFailures {
 		s.AcquireFailures[why] = n.AcquireFailures[i].Load()
@@ -263,4 +313,8 @@ func figures(c *Connector) Stats {
 		}
 	}
 	return s
+}
+
+func (s *Stats) addErrors(r *report.Report) {
+	r.StatementsFailed(func(class string, n uint64) { s.StatementErrors[class] += n })
 }

@@ -36,7 +36,7 @@ func TestOnlyBindingLocksSeatsAndWallsStayLow(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/pooldriver/pooldriver"
 	patterns := []string{"list", "-export", "-deps", "-json=ImportPath,Export,Dir,GoFiles"}
-	own := []string{"", "/internal/virtual", "/internal/binding", "/internal/connpool", "/internal/session", "/internal/report", "/internal/pinning"}
+	own := []string{"", "/internal/virtual", "/internal/binding", "/internal/connpool", "/internal/session", "/internal/observe/report", "/internal/pinning"}
 	for _, pkg := range own {
 		patterns = append(patterns, module+pkg)
 	}

@@ -13,7 +13,8 @@ import (
 
 // A template makes the real connections of a Connector. It comes from a DSN or from a wrapped connector.
 
-// parse finds the dialect of a DSN and makes its template. It sets the fields of c that the DSN names.
+// parse finds the dialect of a DSN and makes its template. It sets the fields of c to the dialect's defaults and
+// to what the DSN says.
 func (c *Config) parse(dsn string) (dialects.Dialect, dialects.Template, error) {
 	d, err := dialects.Find(dsn)
 	if err != nil {
@@ -23,6 +24,7 @@ func (c *Config) parse(dsn string) (dialects.Dialect, dialects.Template, error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("pooldriver: the DSN for %s: %w", d.Name(), err)
 	}
+	*c = defaultConfig(d.Name())
 	if err := c.apply(t.PoolParams()); err != nil {
 		return nil, nil, fmt.Errorf("pooldriver: %w", err)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // The contests of a statement in a task, below database/sql: what it calls, a

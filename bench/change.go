@@ -39,6 +39,7 @@ var changeCases = []struct {
 	{sectionNull + ": " + queryName, 50_000, 1.7},
 	{sectionNull + ": " + transactionName(1), 50_000, 1.9},
 	{sectionNull + ": " + taskRowsName, 50_000, 2.1},
+	{sectionNull + ": " + coldName, 3000, 1.2},
 	{"PostgreSQL: " + queryName, 3000, 1.1},
 	{"PostgreSQL: " + transactionName(1), 2000, 1.1},
 	{"MariaDB: " + queryName, 3000, 0.55},

@@ -31,6 +31,10 @@ func main() {
 	if processor := os.Getenv(sitter); processor != "" {
 		fatal(sit(processor))
 	}
+	if file := os.Getenv(echoer); file != "" {
+		fatal(answer(file))
+		return
+	}
 	testing.Init()
 	rounds := flag.Int("rounds", 20, "rounds per contest")
 	round := flag.Duration("round", 200*time.Millisecond, "length of each contender's turn in a round")
@@ -163,5 +167,5 @@ func contests(dir string, turn time.Duration, postgres, maria, mysql *server) []
 			all = append(all, waitingContests(v)...)
 		}
 	}
-	return slices.Concat(all, pipelineContests(postgres, turn), pgxContests(postgres), boundContests(), taskContests(), queueContests(), readContests(dir, postgres, maria))
+	return slices.Concat(all, pipelineContests(postgres, turn), gormContests(postgres), pgxContests(postgres), boundContests(), taskContests(), queueContests(), readContests(dir, postgres, maria))
 }

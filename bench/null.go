@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // The contests on a driver that does nothing show what lies between the

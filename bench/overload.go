@@ -119,18 +119,27 @@ func (f *flood) part(n int) float64 { return float64(n) / float64(max(1, f.came[
 // run sends the statements. low is the part of them that has a low priority.
 func (f *flood) run(ctx context.Context, c loaded, low float64) {
 	random := rand.New(rand.NewPCG(loadSeed, uint64(f.load*100)))
-	begun := time.Now()
-	var all sync.WaitGroup
-	for at := time.Duration(0); ctx.Err() == nil; {
-		if at += time.Duration(random.ExpFloat64() / f.load / f.capacity * float64(time.Second)); at > f.lasts {
-			break
-		}
-		time.Sleep(time.Until(begun.Add(at)))
+	atRandom(ctx, random, f.load*f.capacity, f.lasts, func(at time.Duration, due time.Time) func() {
 		priority := pooldriver.PriorityNormal
 		if random.Float64() < low {
 			priority = pooldriver.PriorityLow
 		}
-		all.Go(func() { f.one(ctx, c, priority, begun.Add(at), at > settles) })
+		return func() { f.one(ctx, c, priority, due, at > settles) }
+	})
+}
+
+// atRandom calls next for so many arrivals a second (Poisson), for so long, and runs what it returns, each in a goroutine of its own. next is told
+// when the arrival is due, since the beginning and as a time.
+func atRandom(ctx context.Context, random *rand.Rand, each float64, lasts time.Duration, next func(at time.Duration, due time.Time) func()) {
+	begun := time.Now()
+	var all sync.WaitGroup
+	for at := time.Duration(0); ctx.Err() == nil; {
+		if at += time.Duration(random.ExpFloat64() / each * float64(time.Second)); at > lasts {
+			break
+		}
+		due := begun.Add(at)
+		time.Sleep(time.Until(due))
+		all.Go(next(at, due))
 	}
 	all.Wait()
 }
@@ -195,14 +204,13 @@ func loadContenders(s *server) ([]loaded, error) {
 	return list, nil
 }
 
-// capacityOf measures how many statements the database serves in a second, with as many workers as there are
-// connections, and how long 99 of 100 take.
-func capacityOf(ctx context.Context, c loaded, lasts time.Duration) (each float64, p99 time.Duration, err error) {
+// capacityOf measures how many statements the database serves in a second, with so many workers, and how long 99 of 100 take.
+func capacityOf(ctx context.Context, workers int, c loaded, lasts time.Duration) (each float64, p99 time.Duration, err error) {
 	var mu sync.Mutex
 	var took []float64
 	end := time.Now().Add(lasts)
 	var all sync.WaitGroup
-	for range loadConns {
+	for range workers {
 		all.Go(func() {
 			for time.Now().Before(end) {
 				from := time.Now()
@@ -258,7 +266,7 @@ func measureOverload(ctx context.Context, w io.Writer, dir string, lasts time.Du
 // bestCapacity is the best of several: nothing else was at work then.
 func bestCapacity(ctx context.Context, c loaded) (capacity float64, service time.Duration, err error) {
 	for range capacityRounds {
-		each, p99, err := capacityOf(ctx, c, time.Second)
+		each, p99, err := capacityOf(ctx, loadConns, c, time.Second)
 		if err != nil {
 			return 0, 0, err
 		}

@@ -57,6 +57,7 @@ var colours = map[string]color.RGBA{
 	ours:             rgb(0xd55e00),
 	oursInterpolate:  rgb(0xe69f00),
 	lazyName:         rgb(0x009e73),
+	eagerName:        rgb(0xe69f00),
 	pipelinedName:    rgb(0x009e73),
 	admissionName:    rgb(0x009e73),
 }

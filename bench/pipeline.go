@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
-
-	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
 // The contests of pipelines: PostgreSQL, one client with pool_pipeline and one without,
@@ -84,6 +81,7 @@ func pipelineContests(s *server, turn time.Duration) []contest {
 	}
 	all = append(all, near.mixes(turn)...)
 	all = append(all, near.undisturbed(turn)...)
+	all = append(all, near.arrivals(turn)...)
 	all = append(all, near.slowOnes(pipelineVenue(s, nil, mayBeSlow), turn)...)
 	for i := range all {
 		all[i].most = pipelineRounds
@@ -93,10 +91,7 @@ func pipelineContests(s *server, turn time.Duration) []contest {
 
 // pipelineVenue is the server at a distance; nil is without a proxy.
 func pipelineVenue(s *server, d *distance, t texts) venue {
-	account := reach(sync.OnceValues(func() (testbed.Account, error) {
-		a, _, err := s.account(d)
-		return a, err
-	}))
+	account := s.reach(d)
 	return venue{name: sectionPipelines, far: d != nil, server: s, entrants: []entrant{
 		{plainName, everywhere, openPlain(s, account, t)},
 		{pgxpoolName, everywhere, openPgxpool(account, t)},

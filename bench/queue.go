@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // The contest of the queue: a crowd waits for a few connections, one statement

@@ -13,7 +13,7 @@ import (
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // The contests of reading: one query of many rows in a task, against plain

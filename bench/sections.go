@@ -28,6 +28,7 @@ lookup by primary key unless another one is named. In the first table a ratio is
 contender by the other's, as it stands: a throughput is to be above 1, a time below.`,
 	sectionPgx: `pgx's own API over pgxpool, and over the pool of a Connector (module pgxpooldriver). After each
 copy the table is truncated.`,
+	sectionGorm: "gorm over a *sql.DB, as its users call it: it wraps each write in a transaction.",
 	sectionReading: `One query of many rows. Between two rows of a task others may want the connection, so
 each is read under a lock.`,
 }

@@ -39,6 +39,7 @@ const (
 	pgxpoolName      = "pgxpool"
 	puddleName       = "puddle"
 	lazyName         = ours + ", pool_lazy_begin"
+	eagerName        = ours + ", " + eagerBegin
 	pipelinedName    = ours + ", " + pipeline
 	interpolated     = "interpolateParams=true"
 	plainInterpolate = plainName + ", " + interpolated

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // nullVenue is a driver that does nothing.

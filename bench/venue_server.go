@@ -16,6 +16,14 @@ var distances = []distance{{}, {back: 1}, {there: 2, back: 3}}
 // reach returns the account, which starts its server the first time.
 type reach func() (testbed.Account, error)
 
+// reach leads to the server at a distance; nil is without a proxy.
+func (s *server) reach(d *distance) reach {
+	return sync.OnceValues(func() (testbed.Account, error) {
+		a, _, err := s.account(d)
+		return a, err
+	})
+}
+
 func postgresVenues(s *server) []venue {
 	t := texts{
 		query:   "select $1::bigint + 1",
@@ -24,13 +32,13 @@ func postgresVenues(s *server) []venue {
 		balance: "select balance from accounts where id = $1",
 	}
 	near := ofQueries(surely(plainName, 0.97), surely(pgxpoolName, 0.95))
-	lazy := map[string][]promise{transactionName(1): {faster(plainName, 1.3).by(lazyName)}}
+	lazy := map[string][]promise{transactionName(1): {faster(plainName, 1.3)}}
 	return serverVenues(s, near, lazy, func(account reach) []entrant {
 		return []entrant{
 			{plainName, everywhere, openPlain(s, account, t)},
 			{pgxpoolName, everywhere, openPgxpool(account, t)},
 			{ours, everywhere, openPooled(account, t)},
-			{lazyName, beginning, openPooled(account, t, lazyBegin)},
+			{eagerName, beginning, openPooled(account, t, eagerBegin)},
 		}
 	})
 }
@@ -65,7 +73,10 @@ func mysqlVenues(s *server) []venue {
 	return []venue{direct}
 }
 
-const lazyBegin = "pool_lazy_begin=true"
+const (
+	lazyBegin  = "pool_lazy_begin=true"
+	eagerBegin = "pool_lazy_begin=false"
+)
 
 func poolMaxConns(n int) string { return fmt.Sprintf("pool_max_conns=%d", n) }
 
@@ -104,13 +115,7 @@ func openPooled(account reach, t texts, parameters ...string) func(int) (client,
 // serverVenues are the server without a proxy, where the promises of near are
 // made, and at each distance behind one; those of one are made at 1 ms.
 func serverVenues(s *server, near, one map[string][]promise, entrants func(reach) []entrant) []venue {
-	at := func(d *distance) reach {
-		return sync.OnceValues(func() (testbed.Account, error) {
-			a, _, err := s.account(d)
-			return a, err
-		})
-	}
-	direct := venue{name: s.name, server: s, entrants: entrants(at(nil)), promises: near}
+	direct := venue{name: s.name, server: s, entrants: entrants(s.reach(nil)), promises: near}
 	var slow *proxy
 	direct.cold = entrants(sync.OnceValues(func() (a testbed.Account, err error) {
 		a, slow, err = s.account(&distance{dial: int(dialDelay.Milliseconds())})
@@ -124,7 +129,7 @@ func serverVenues(s *server, near, one map[string][]promise, entrants func(reach
 	}
 	venues := []venue{direct}
 	for _, d := range distances {
-		v := venue{name: fmt.Sprintf("%s, proxy + %d ms", s.name, d.there+d.back), far: true, rounds: 10, entrants: entrants(at(&d))}
+		v := venue{name: fmt.Sprintf("%s, proxy + %d ms", s.name, d.there+d.back), far: true, rounds: 10, entrants: entrants(s.reach(&d))}
 		if d.there+d.back == 1 {
 			v.promises = one
 		}

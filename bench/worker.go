@@ -16,7 +16,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // A worker is a process that measures one contest for another process (change.go), with
@@ -82,7 +82,7 @@ func work(ctx context.Context, text string, in io.Reader, out io.Writer) error {
 // contest is the job's, between plain database/sql and pooldriver alone.
 func (j job) contest(dir string) (contest, error) {
 	postgres, maria := j.server(postgresServer(false)), j.server(mariaServer(false))
-	all := append(nullContests(), taskRows())
+	all := append(nullContests(), taskRows(), coldContest())
 	for _, v := range []venue{{name: sectionNull, entrants: nullEntrants(fakedb.NullConnector{Rows: listed}, nullTexts)},
 		sqliteVenue(dir), postgresVenues(postgres)[0], mariaVenues(maria)[0]} {
 		all = append(all, caseContests(v)...)

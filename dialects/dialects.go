@@ -17,7 +17,7 @@ import (
 )
 
 // A Dialect is what differs per database. Its methods are safe for concurrent
-// use and do no I/O.
+// use and do no I/O. A type that embeds generic.Dialect has cautious answers for any SQL.
 type Dialect interface {
 	// Name is a short lower-case word: "postgres", "mysql", "sqlite". A DSN of the form NAME:REST
 	// belongs to this dialect for sure.
@@ -42,6 +42,25 @@ type Dialect interface {
 	// execution: no allocation, about a nanosecond per byte.
 	Effect(query string) Effect
 
+	// OnlyReads reports whether query is known to read and do nothing else. Such a query writes
+	// nothing, locks no rows and takes no value of a sequence. Neither its rows nor later
+	// questions to the session show which session has run the query. It is asked when connections are
+	// scarce, not for every statement: then open rows of such a text are read into memory, and their
+	// connection is lent to others.
+	OnlyReads(query string) bool
+
+	// AsksBack reports whether query asks the session for something that an earlier
+	// statement has left there: LAST_INSERT_ID(), FOUND_ROWS(), SHOW WARNINGS, currval.
+	AsksBack(query string) bool
+
+	// TakesLocks reports whether query takes advisory locks (GET_LOCK, pg_advisory_lock). A replica would take
+	// them, and keep nobody from anything.
+	TakesLocks(query string) bool
+
+	// Outline returns a text for people: without literals and comments, in one line, and cut after 200
+	// bytes. If it is not sure what is a literal, it cuts the text earlier.
+	Outline(query string) string
+
 	// Diagnose says what an error of the driver means for the connection and
 	// for the pool.
 	Diagnose(err error) Diagnosis
@@ -56,6 +75,13 @@ var ErrWrongRole = errors.New("dialects: the server has another role than the DS
 
 // ErrCannotClean is returned by Session.Clean if only a new connection gives a clean session.
 var ErrCannotClean = errors.New("dialects: the session cannot be cleaned in place")
+
+// A StateTeller is a Dialect whose driver's errors have no method SQLState. SQLState returns the SQLSTATE of an error, and
+// nothing if the error has none.
+type StateTeller interface {
+	Dialect
+	SQLState(err error) string
+}
 
 // A Template makes real connections. It is immutable and safe for concurrent
 // use; Dial hands a new copy to the driver each time, because drivers rewrite what they are given.
@@ -116,14 +142,6 @@ type HostLister interface {
 type Detecting interface {
 	Dialect
 	Detected() bool
-}
-
-// An Outliner is a Dialect that can show a statement's text to people. Outline returns the
-// text without literals and comments, in one line, and cut after 200 bytes. If Outline is not sure
-// what is a literal, it cuts the text earlier.
-type Outliner interface {
-	Dialect
-	Outline(query string) string
 }
 
 // A CredentialAsker is a Template that needs credentials not only in Dial: it also ends,

@@ -8,8 +8,9 @@ import (
 
 // A PipelinedQuery is one query of Pipeliner.QueryTogether.
 type PipelinedQuery struct {
-	Text string
-	Args []driver.NamedValue
+	Text     string
+	Args     []driver.NamedValue
+	Settings []ContextSetting // in force for this query alone
 }
 
 // PipelineLimits say what a session may keep for pipelines.
@@ -56,4 +57,31 @@ type Pipeliner interface {
 	// others. errors.ErrUnsupported: no session with these settings can. After any other error the session
 	// is closed.
 	Trial(ctx context.Context) error
+}
+
+// An ArgumentKeeper is a Dialect whose sessions are Pipeliners.
+//
+// KeepArgument returns v as a pipeline uses it: later, in another goroutine, and without code of the program,
+// because other queries would wait for that code. It calls the Value of a driver.Valuer, in place of the driver.
+// size is about how many bytes v takes. ok is false if v refers to memory of the program, if Value fails, or if the
+// driver may call other methods of v: then the query is in no pipeline. A query that is executed alone after all is
+// given v itself.
+//
+// KeepSettings reports whether a query may be in a pipeline with these settings of its context.
+type ArgumentKeeper interface {
+	Dialect
+	KeepArgument(v any) (kept any, size int, ok bool)
+	KeepSettings(settings []ContextSetting) bool
+}
+
+// A WriteAsker is a Pipeliner that can ask the server whether a query that runs alone has written: a view may have
+// functions that do, which its text does not show.
+//
+// AskWrites has the next query tell told, while its rows are read, whether it has written. If it fails, or nothing can be
+// asked behind it, told is not called. If this session can never ask, told is called with false at once. DropQuestion
+// follows when the driver has returned.
+type WriteAsker interface {
+	Pipeliner
+	AskWrites(ctx context.Context, told func(wrote bool))
+	DropQuestion()
 }

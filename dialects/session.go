@@ -158,11 +158,11 @@ func ProcessID(s Session) uint64 {
 }
 
 // Hosted is a Session of a template with several servers. host is the server to which the session
-// leads. passed says which servers were tried before and why they were not used. Neither holds a
+// leads. passedOver says which servers were tried before and why they were not used. Neither holds a
 // secret. host is empty if there is only one server.
 type Hosted interface {
 	Session
-	Host() (host, passed string)
+	Host() (host, passedOver string)
 }
 
 // Irreplaceable is a Session whose database may end with it (SQLite in memory). If
@@ -175,8 +175,8 @@ type Irreplaceable interface {
 }
 
 // TxAsker is a Session whose database may roll a transaction back by itself, after any error (SQLite).
-// Later statements would run outside of the transaction. AskTx is TxStatus for a session on which a
-// transaction was begun, just before the next statement.
+// Later statements would run outside of the transaction. AskTx is called before each statement of a transaction,
+// and says whether the transaction is still open.
 type TxAsker interface {
 	Session
 	AskTx() TxStatus
@@ -190,24 +190,37 @@ type Severable interface {
 	Sever()
 }
 
+// A TxRefuser is a Dialect that knows the driver's error for options that its BeginTx refuses on every
+// server. A BeginTx that sends nothing returns it.
+type TxRefuser interface {
+	RefuseTx(opts driver.TxOptions) error
+}
+
 // A LazyBeginner is a Session that can begin a transaction without a round trip: BEGIN is sent in
 // front of the first statement, together with it.
 //
-// BeginWithNext is driver.ConnBeginTx's BeginTx and returns the driver's own transaction,
-// but sends nothing. From then on the session reports TxOpen. What the driver sends next is
-// executed in the transaction or not at all. If nothing was sent in the transaction, Commit,
-// Rollback and Session.Rollback send nothing.
+// BeginWithNext is driver.ConnBeginTx's BeginTx, but sends nothing. From then on the session reports
+// TxOpen. What the driver sends next is executed in the transaction or not at all. If nothing was sent
+// in the transaction, Commit, Rollback and Session.Rollback send nothing.
 //
-// If the server refuses to begin, the first statement gets the error, nothing was executed, and the
-// session is as if that statement had failed in a transaction: it reports TxFailed and accepts only
-// the transaction's end.
+// If the server refuses to begin, the first statement gets the error, which names BEGIN, nothing was
+// executed, and the session is as if that statement had failed in a transaction: it reports TxFailed
+// and accepts only the transaction's end.
+//
+// BeginNow sends a BEGIN that still waits, and returns the server's error. The program is about to use
+// the driver's connection, or to send what nothing can go ahead of. If the server has refused to begin
+// before, the error is that of a failed transaction.
 //
 // If this connection can only begin at once, or is not outside of a transaction, the error is
 // errors.ErrUnsupported, and nothing has changed. Every other error is an error of BeginTx.
 type LazyBeginner interface {
 	Session
 	BeginWithNext(ctx context.Context, opts driver.TxOptions) (driver.Tx, error)
+	BeginNow(ctx context.Context) error
 }
+
+// DeferredBegin is in front of the error of a BEGIN that came with a statement.
+const DeferredBegin = "BEGIN, which was deferred to this statement: "
 
 // A Recompiler is a Session whose statements are compiled in the program's process, with a copy of
 // the schema that may be old (SQLite). Recompiles is called when query has failed. It reports

@@ -20,32 +20,73 @@ const (
 	still = 2 * time.Second
 	// rowsLeft is how long rows may be in memory before they count as forgotten.
 	rowsLeft = 2 * time.Second
+	// mostLost is how many connections may be lost in Window without a word.
+	mostLost = 3
+	// noProcessor is how late a timer is in a process that gets no processor.
+	noProcessor = 250 * time.Millisecond
 )
 
-// facts are the figures from which Judge makes a verdict.
+// facts are what the rules judge: a Pool, and figures that follow from it.
 type facts struct {
-	use     string // a text: how many connections are in use
-	waits   bool   // statements wait, and not only for a moment
-	nobody  string // a text: nobody waits, or how many wait for how short a time
-	full    bool   // the server is full
-	raw     int    // connections that functions of Raw have: listeners, mostly
-	running int    // other connections that run a statement
-	idle    int    // other connections that run no statement
-	unused  int    // the idle connections without a statement for more than a moment
+	Pool
 
-	idleLong int // the idle connections without a statement for long
-	rows     int // the idle connections that are held because rows are open
+	use     string        // a text: how many connections are in use
+	waits   bool          // statements wait, and not only for a moment
+	longest time.Duration // the longest wait of a present waiter
+	nobody  string        // a text: nobody waits, or how many wait for how short a time
+	open    int           // connections that are open
+	full    bool          // the server is full
+	unseen  int           // connections that are lent, and whose statement does not have them yet
+	first   bool          // statements wait for a first connection, and not for long
+	raw     int           // connections that functions of Raw have: listeners, mostly
+
+	dialsFail    bool   // dials fail, and that matters
+	failed       string // why statements got no connection in Window; empty: each got one
+	failedBefore string // why in the last minute
+
+	running                                        int // other connections that run a statement
+	lasting                                        int // those of running whose statement has been running for long
+	shortestRunning, longestRunning, longestCommit time.Duration
+	commits                                        int // those of lasting that run a COMMIT
+	known                                          int // those of running for whose statement it is known how long it usually takes
+	slow                                           int // those of known whose statement is slower
+
+	idle     int // other connections that run no statement
+	unused   int // those of idle without a statement for more than a moment
+	idleLong int // those of idle without a statement for long
+	rows     int // those of idle that are held because rows are open
 	readers  int // connections whose rows are open and mostly not read
 
-	lasting         int           // statements that have been running for long
-	shortestRunning time.Duration // of the running statements
-	blocked         int           // lasting statements that have begun after inTx
+	blocked         int // lasting statements that have begun after inTx
 	shortestBlocked time.Duration
 	idlest          pooldriver.Holder // the holder that has run nothing for longest
 	inTx            pooldriver.Holder // the holder in a transaction that has run nothing for longest
 	reader          pooldriver.Holder // the reader that has its connection longest
 
-	most share // the statement with the largest part of the time held
+	most    share                    // the statement with the largest part of the time held
+	lately  time.Duration            // how long the slowest statement of Window takes
+	slowest string                   // a text: the statement that is slower than usual
+	commit  pooldriver.StatementTime // of COMMIT, in Window
+
+	storm    pooldriver.LabelArrivals // the label that takes over; Since is zero: none does
+	stormHas LabelUse                 // what it has
+
+	others bool // statements end that take no longer than usual, while others are slower
+
+	grave, errors uint64 // statements that failed in Window: for want of room or by a fault of the server; for any reason that is not usual
+	failing       string // a text: which of them, most often
+
+	nested, nestedSure bool // see findNested
+
+	noFallback  bool                   // pool_replica_fallback=off
+	away        int                    // replicas that do not serve
+	readsAway   int                    // reads that no replica has served, in Window
+	lag         time.Duration          // of the replica that is most behind
+	busiest     pooldriver.ReplicaPool // the replica for which reads wait
+	replicaWait time.Duration          // how long they wait
+
+	forgotten  int // rows that have been in memory for long
+	oldestRows time.Duration
 }
 
 // share is the holders with one label and one statement.
@@ -57,32 +98,33 @@ type share struct {
 	holder           pooldriver.Holder // the holder that has held longest
 }
 
-func factsOf(p Pool) facts {
-	f := facts{nobody: "nobody waits"}
-	if n := p.Stats.Pool.Waiting; n > 0 {
-		longest := longestWait(p)
-		f.waits = len(p.Waiters) == 0 || longest >= shortWait || p.Window.WaitP99 > shortWait
-		f.nobody = counted(n, "1 statement waits", "%d statements wait") + ", for " + Brief(longest) + " at most"
+func factsOf(p Pool) *facts {
+	f := &facts{Pool: p, nobody: "nobody waits"}
+	s := p.Stats.Pool
+	f.unseen = s.Lent - len(p.Holders)
+	f.open = max(0, s.Count-s.Creating-s.Destroying)
+	f.addWaits()
+	f.failed, f.failedBefore = Failures(p.Window.Failed), Failures(p.Recent.Failed)
+	f.dialsFail = p.Stats.DialsFailing.Failed > 0 && (f.open == 0 || s.Waiting > 0 || p.Window.DialErrors > 0)
+	for _, h := range p.Holders {
+		f.add(h)
 	}
 	for _, h := range p.Holders {
-		held := p.At.Sub(h.Since)
-		if h.Pin == pooldriver.PinRaw {
-			f.raw++
-			continue
-		}
-		if h.Running {
-			f.addRunning(h.RunningFor)
-		} else {
-			f.addIdle(h)
-		}
-		f.addReader(h, held)
-	}
-	for _, h := range p.Holders {
-		f.addBlocked(h, p.At)
+		f.addBlocked(h)
 	}
 	f.most = mostOf(p)
-	s := p.Stats.Pool
-	f.use = fmt.Sprintf("%d of %d connections are in use", s.Lent, s.Max)
+	f.nested, f.nestedSure = findNested(p)
+	f.addStatements()
+	f.addArrivals()
+	f.addErrors()
+	f.addReplicas()
+	for _, r := range p.BufferedRows {
+		if open := p.At.Sub(r.Since); open >= rowsLeft {
+			f.forgotten++
+			f.oldestRows = max(f.oldestRows, open)
+		}
+	}
+	f.use = f.inUse()
 	if f.full = s.Allowed > 0 && s.Allowed < s.Max; f.full {
 		f.use = fmt.Sprintf("The server is full: it allows us %d of %d connections, and %d are in use", s.Allowed, s.Max, s.Lent)
 	}
@@ -92,19 +134,122 @@ func factsOf(p Pool) facts {
 	return f
 }
 
-// addRunning counts a connection whose statement has been running for lasts.
-func (f *facts) addRunning(lasts time.Duration) {
+// addWaits looks at the statements that wait.
+func (f *facts) addWaits() {
+	s := f.Stats.Pool
+	if f.longest = longestWait(f.Pool); s.Waiting == 0 {
+		return
+	}
+	f.first = s.Count == s.Creating && f.longest < long
+	f.waits = !f.first && (len(f.Waiters) == 0 || f.longest >= shortWait || f.Window.WaitP99 > shortWait || f.Window.MeanHold >= long)
+	f.nobody = waiting(s.Waiting) + ", for " + Brief(f.longest) + " at most"
+}
+
+// add counts a connection that somebody has.
+func (f *facts) add(h pooldriver.Holder) {
+	switch {
+	case h.Pin == pooldriver.PinRaw:
+		f.raw++
+		return
+	case h.Running:
+		f.addRunning(h)
+	default:
+		f.addIdle(h)
+	}
+	f.addReader(h, f.At.Sub(h.Since))
+}
+
+// addRunning counts a connection that runs a statement.
+func (f *facts) addRunning(h pooldriver.Holder) {
+	lasts := h.RunningFor
 	if f.running++; f.running == 1 || lasts < f.shortestRunning {
 		f.shortestRunning = lasts
 	}
+	f.longestRunning = max(f.longestRunning, lasts)
 	if lasts >= long {
-		f.lasting++
+		if f.lasting++; h.Statement == commitText {
+			f.commits++
+			f.longestCommit = max(f.longestCommit, lasts)
+		}
+	}
+	if h.Usual == 0 || h.Statement == commitText {
+		return
+	}
+	if f.known++; lastsUnusually(h) {
+		f.slow++
+		f.slowest = fmt.Sprintf("%s%s has been running for %s, and usually takes %s at most", between("", h.Label, ": "), clip(h.Statement, maxStatement), Brief(lasts), Brief(h.Usual))
+	}
+}
+
+// lastsUnusually reports whether a statement of which it is known how long it usually takes has been running for much longer.
+func lastsUnusually(h pooldriver.Holder) bool {
+	return h.RunningFor >= 10*h.Usual && h.RunningFor >= h.Usual+200*time.Millisecond
+}
+
+// commitText is Holder.Statement of a COMMIT, whoever has begun the transaction.
+const commitText = "COMMIT"
+
+// addStatements looks how long statements take lately.
+func (f *facts) addStatements() {
+	slower := map[string]bool{}
+	for _, t := range f.Statements {
+		f.lately = max(f.lately, t.Lately)
+		if t.Statement == commitText {
+			f.commit = t
+			continue
+		}
+		if t.Usual > 0 && t.Lately <= 2*t.Usual && f.At.Sub(t.Last) < long {
+			f.others = true
+		}
+		if isSlower(t) {
+			slower[t.Statement] = true
+			f.slowest = cmp.Or(f.slowest, fmt.Sprintf("%s takes %s, and usually %s at most", clip(t.Statement, maxStatement), Brief(t.Lately), Brief(t.Usual)))
+		}
+	}
+	for _, h := range f.Holders {
+		if h.Running && h.Usual > 0 && !lastsUnusually(h) && slower[h.Statement] {
+			f.slow++
+		}
+	}
+	if f.known == 0 && len(slower)*2 > len(f.Statements) {
+		f.slow = 1
+	}
+}
+
+// addArrivals finds the label that comes much more often than usual, and has a quarter of the connections and waits.
+func (f *facts) addArrivals() {
+	all := 0
+	for _, l := range f.Labels {
+		all += l.Holds + l.Waiting
+	}
+	for _, a := range f.Stats.Arrivals { // the one that comes most often is first
+		i := slices.IndexFunc(f.Labels, func(l LabelUse) bool { return l.Label == a.Label })
+		if i >= 0 && !a.Since.IsZero() && f.storm.Since.IsZero() && (f.Labels[i].Holds+f.Labels[i].Waiting)*4 >= all {
+			f.storm, f.stormHas = a, f.Labels[i]
+		}
+	}
+}
+
+// addReplicas looks at the replicas.
+func (f *facts) addReplicas() {
+	r := f.Window.Reads
+	f.readsAway = int(r[pooldriver.ReplicaDead] + r[pooldriver.ReplicaLate] + r[pooldriver.ReplicaNone])
+	f.noFallback = slices.ContainsFunc(f.Settings, func(s pooldriver.Setting) bool { return s.Name == "pool_replica_fallback" && s.Value == "off" })
+	for _, p := range f.Stats.Replica.Pools {
+		if p.State != pooldriver.ReplicaServed {
+			f.away++
+		}
+		f.lag = max(f.lag, p.Lag)
+		wait := p.Pool.LongestWait
+		if p.Pool.Waiting > 0 && wait >= shortWait && wait > f.replicaWait {
+			f.busiest, f.replicaWait = p, wait
+		}
 	}
 }
 
 // addBlocked counts a connection whose statement may wait for a lock of inTx, the idle transaction.
-func (f *facts) addBlocked(h pooldriver.Holder, now time.Time) {
-	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || now.Add(atOnce-h.RunningFor).Before(f.inTx.Since) {
+func (f *facts) addBlocked(h pooldriver.Holder) {
+	if h.RunningFor < long || h.Pin == pooldriver.PinRaw || f.inTx.Idle < long || f.At.Add(atOnce-h.RunningFor).Before(f.inTx.Since) {
 		return
 	}
 	if f.blocked++; f.blocked == 1 || h.RunningFor < f.shortestBlocked {
@@ -169,19 +314,19 @@ func mostOf(p Pool) (most share) {
 }
 
 // has describes a share: "GET /report has 4 of 4 connections, for 5s: SELECT …".
-func (g *share) has(p Pool) string {
-	text := fmt.Sprintf("%s has %d of %d connections, for %s", cmp.Or(g.label, g.holder.Task, site(g.holder.TakenAt), "one statement"), g.count, p.Stats.Pool.Lent, Brief(g.longest))
+func (g *share) has(f *facts) string {
+	text := fmt.Sprintf("%s has %d of %d connections, for %s", cmp.Or(g.label, g.holder.Task, site(g.holder.TakenAt), "one statement"), g.count, f.Stats.Pool.Lent, Brief(g.longest))
 	if g.statement != "" {
 		text += ": " + clip(g.statement, maxStatement)
 	}
 	return text
 }
 
-// nested reports whether every connection is held by work that waits for one more. sure: Waiter.Holds
-// shows this for every holder, because all work is in tasks. For a holder without a task it is a guess:
-// there is a waiter with the same label that began to wait when the holder's connection became idle.
-// One waiter counts for one such holder only.
-func nested(p Pool) (found, sure bool) {
+// findNested reports whether every connection is held by work that waits for one more. sure: Waiter.Holds
+// shows this for every holder, because all work is in tasks. Otherwise it is a guess: there is a waiter with
+// the same label that began to wait when the holder's connection became idle. One waiter counts for one such
+// holder only.
+func findNested(p Pool) (found, sure bool) {
 	s := p.Stats.Pool
 	if s.Waiting == 0 || s.Idle+s.Creating+s.Checking+s.Destroying > 0 || len(p.Holders) != s.Lent {
 		return false, false
@@ -210,7 +355,7 @@ const atOnce = 100 * time.Millisecond
 
 // goesOn reports whether w may be the work of h: w began to wait when the connection of h became idle.
 func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
-	if h.Task != "" || w.Task != "" || w.Label != h.Label || h.Running || h.Idle < shortWait {
+	if w.Label != h.Label || h.Running || h.Idle < shortWait {
 		return false
 	}
 	gap := w.Since.Sub(now.Add(-h.Idle))
@@ -218,10 +363,11 @@ func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
 }
 
 func longestWait(p Pool) time.Duration {
-	if len(p.Waiters) == 0 || p.Waiters[0].Follows { // those in the queue come first
-		return 0
+	longest := p.Stats.Pool.LongestWait
+	if len(p.Waiters) > 0 && !p.Waiters[0].Follows { // those in the queue come first
+		longest = max(longest, p.At.Sub(p.Waiters[0].Since))
 	}
-	return p.At.Sub(p.Waiters[0].Since)
+	return longest
 }
 
 // by says who a holder is, as far as that is known: its label or task, and its line of code.
@@ -252,6 +398,15 @@ const (
 	maxStatement = 120
 )
 
+// clipError cuts the middle out of an error: it begins with what was tried, and ends with the reason.
+func clipError(text string) string {
+	if len(text) <= maxError {
+		return text
+	}
+	const begin = maxError / 3
+	return clip(text, begin) + strings.ToValidUTF8(text[len(text)-maxError+begin:], "")
+}
+
 func clip(text string, most int) string {
 	if len(text) > most {
 		return strings.ToValidUTF8(text[:most], "") + "…"
@@ -274,6 +429,3 @@ func counted(n int, one, many string) string {
 	}
 	return fmt.Sprintf(many, n)
 }
-
-// alsoWait says that others wait, if some do.
-func alsoWait(n int) string { return between("; ", waiting(n), "") }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/inspect"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/judge"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
-// watched is a Connector, with the verdicts that viewers were shown.
+// watched is a Connector that viewers look at.
 type watched struct {
 	connector *pooldriver.Connector
 	dbs       []*sql.DB // the *sql.DBs of AddDB
@@ -20,15 +21,9 @@ type watched struct {
 	mu    sync.Mutex // protects following fields, and orders the looks
 	asked Asked
 	at    time.Time // when asked was made
-	shown Verdict   // the worst verdict of the last levelLasts
-	held  time.Time // when a look last found shown
 }
 
 const (
-	// levelLasts is how long a worse verdict is shown below the present one.
-	levelLasts = 30 * time.Second
-	// failedFor is the length of Window.
-	failedFor = 10 * time.Second
 	// fewest is the least number of statements for a WaitP99. The first statement waits for a dial.
 	fewest = 20
 	// askFor bounds a question to the server. askAgain is the least time between two questions, and
@@ -49,6 +44,18 @@ type Window struct {
 	WaitP99 time.Duration
 	// MeanHold is for how long connections were held on average; 0: too few came back.
 	MeanHold time.Duration
+	// Silent is for how long the pool is in use, and no checkout has ended without the loss of its connection, and no
+	// dial has succeeded.
+	Silent time.Duration
+	// Ended checkouts had their connections for Held, and ran no statement for IdlePinned. Lost is how many
+	// connections were lost while they were used, or ended because their statement's context had ended.
+	Ended, Lost      uint64
+	Held, IdlePinned time.Duration
+	Errors           map[string]uint64                 // of statements, by class of SQLSTATE
+	Reads            map[pooldriver.ReplicaRead]uint64 // of replicas, by what has become of them
+	Dropped          uint64                            // notifications
+	// Late is the second longest of the times by which the seconds of the History were late: the process got no processor.
+	Late time.Duration
 }
 
 // Asked is the server's answer about statements that run for long: see Connector.LockWaits.
@@ -66,8 +73,36 @@ type Earlier struct {
 	Ago time.Duration
 }
 
+// Look looks at a Connector as the page does, but does not ask the server. dbs are those that use the Connector: see AddDB.
+func Look(c *pooldriver.Connector, dbs ...*sql.DB) Pool {
+	p := poolOf(c, dbs)
+	p.Verdict, p.Besides = judged(p, memoryOf(c, false))
+	return p
+}
+
+func init() {
+	judge.Judge = func(connector any) (all []judge.Verdict) {
+		p := Look(connector.(*pooldriver.Connector))
+		for _, v := range append([]Verdict{p.Verdict}, p.Besides...) {
+			all = append(all, judge.Verdict{Rule: v.Rule, Text: v.String(), Level: rank(v.Level) - rank(calm)})
+		}
+		return all
+	}
+}
+
 func (w *watched) look() Pool {
-	c := w.connector
+	p := poolOf(w.connector, w.dbs)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.Asked = w.askLocked(p)
+	m := memoryOf(w.connector, true)
+	p.Verdict, p.Besides = judged(p, m)
+	p.Earlier = m.earlier(p.At, p.Verdict)
+	return p
+}
+
+// poolOf is Look without a verdict.
+func poolOf(c *pooldriver.Connector, dbs []*sql.DB) Pool {
 	p := Pool{
 		Name:         c.Target(),
 		Settings:     slices.DeleteFunc(c.Settings(), func(s pooldriver.Setting) bool { return s.Value == s.Default }),
@@ -84,18 +119,15 @@ func (w *watched) look() Pool {
 	p.Waiters, p.ReplicaWaiters = parted(c.Waiters(), func(w pooldriver.Waiter) bool { return w.Replica != "" })
 	now := time.Now() // the times of holders are of this moment
 	p.At = now
-	for _, db := range w.dbs {
+	for _, db := range dbs {
 		p.DBs = append(p.DBs, dbOf(db.Stats()))
 	}
 	p.Labels = labelsOf(p)
+	p.Statements = atMost(maxRows, c.Statements(now.Add(-window)))
 	if moments := c.History(); len(moments) > 0 {
-		p.Window, p.Recent, p.Lines = windowOf(moments), recentOf(moments), linesOf(moments)
+		present := waitsNow(p)
+		p.Window, p.Recent, p.Lines = windowOf(moments, present), recentOf(moments, present), linesOf(moments)
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	p.Asked = w.askLocked(p)
-	p.Verdict = Judge(p)
-	p.Earlier = w.earlierLocked(now, p.Verdict)
 	return p
 }
 
@@ -136,44 +168,72 @@ func (w *watched) askLocked(p Pool) Asked {
 	return w.asked
 }
 
-// earlierLocked remembers the worst verdict of the last levelLasts, and returns it if v is better.
-func (w *watched) earlierLocked(now time.Time, v Verdict) *Earlier {
-	if ago := now.Sub(w.held); rank(v.Level) < rank(w.shown.Level) && ago < levelLasts {
-		return &Earlier{w.shown, max(0, ago)}
-	}
-	w.held, w.shown = now, v
-	return nil
-}
-
-// rank orders levels.
-func rank(level string) int { return slices.Index([]string{"", "calm", "busy", "bad"}, level) }
-
 // windowOf compares the present, which is the last moment, with the last moment that is at least ten
-// seconds old.
-func windowOf(moments []pooldriver.Moment) Window {
+// seconds old. present are the waits that have not ended yet.
+func windowOf(moments []pooldriver.Moment, present pooldriver.Histogram) Window {
 	now := moments[len(moments)-1]
 	first := 0
 	for i, m := range moments {
-		if now.At.Sub(m.At) >= failedFor {
+		if now.At.Sub(m.At) >= window {
 			first = i
 		}
 	}
 	before := moments[first]
 	w := Window{
-		Known:      min(failedFor, now.At.Sub(moments[0].At)),
-		Failed:     map[pooldriver.AcquireFailure]uint64{},
+		Known:      min(window, now.At.Sub(moments[0].At)),
+		Failed:     grown(now.AcquireFailures, before.AcquireFailures),
 		DialErrors: now.DialErrors - before.DialErrors,
+		MeanHold:   meanHold(moments[first:]),
+		Silent:     silent(moments),
+		Ended:      now.Ended - before.Ended,
+		Lost:       now.Lost - before.Lost,
+		Held:       now.Held - before.Held,
+		IdlePinned: now.IdlePinned - before.IdlePinned,
+		Errors:     grown(now.StatementErrors, before.StatementErrors),
+		Reads:      grown(now.Reads, before.Reads),
+		Dropped:    now.Dropped - before.Dropped,
+		Late:       secondLate(moments[first+1:]),
 	}
-	for why, n := range now.AcquireFailures {
-		if n > before.AcquireFailures[why] {
-			w.Failed[why] = n - before.AcquireFailures[why]
-		}
-	}
-	if wait := minus(now.Wait, before.Wait); wait.Count >= fewest {
+	if wait := plus(minus(now.Wait, before.Wait), present); wait.Count >= fewest {
 		w.WaitP99, _ = quantile(wait, 0.99)
 	}
-	w.MeanHold = meanHold(moments[first:])
 	return w
+}
+
+// grown has what the counters have counted from before until now.
+func grown[K comparable](now, before map[K]uint64) map[K]uint64 {
+	all := map[K]uint64{}
+	for why, n := range now {
+		if n > before[why] {
+			all[why] = n - before[why]
+		}
+	}
+	return all
+}
+
+// secondLate is Window.Late.
+func secondLate(moments []pooldriver.Moment) (second time.Duration) {
+	longest := time.Duration(0)
+	for _, m := range moments {
+		second = max(second, min(longest, m.Late))
+		longest = max(longest, m.Late)
+	}
+	return second
+}
+
+// silent is Window.Silent.
+func silent(moments []pooldriver.Moment) time.Duration {
+	good := func(m *pooldriver.Moment) uint64 {
+		return m.Ended - min(m.Ended, m.Lost) + m.Dials - min(m.Dials, m.DialErrors)
+	}
+	last := len(moments) - 1
+	for i := last; i > 0; i-- {
+		m := &moments[i]
+		if good(m) > good(&moments[i-1]) || m.InUse == 0 && m.Waiting == 0 {
+			return moments[last].At.Sub(m.At)
+		}
+	}
+	return moments[last].At.Sub(moments[0].At)
 }
 
 // meanHold uses Little's law: the sum of connections in use times time, divided by the number of
@@ -191,19 +251,50 @@ func meanHold(moments []pooldriver.Moment) time.Duration {
 	return held / time.Duration(returned)
 }
 
-// recentOf compares the present with the beginning of the last minute.
-func recentOf(moments []pooldriver.Moment) Recent {
+// recentOf compares the present with the beginning of the last minute. present are the waits that have not
+// ended yet.
+func recentOf(moments []pooldriver.Moment, present pooldriver.Histogram) Recent {
 	now, before := moments[len(moments)-1], moments[0]
 	r, wait := Recent{Pipelined: now.Pipelined}, now.Wait
 	if len(moments) > 1 {
 		r.For = min(time.Minute, now.At.Sub(before.At))
 		wait = minus(wait, before.Wait)
 		r.Pipelined -= min(r.Pipelined, before.Pipelined)
+		r.Failed = grown(now.AcquireFailures, before.AcquireFailures)
+	}
+	for _, p := range linesOf(moments) {
+		if p.Failed > 0 {
+			r.FailedAgo = now.At.Sub(p.At)
+		}
 	}
 	r.Acquired = wait.Count
+	wait = plus(wait, present)
 	r.WaitP50, _ = quantile(wait, 0.5)
 	r.WaitP99, r.Over = quantile(wait, 0.99)
 	return r
+}
+
+// waitsNow has the waits that have not ended yet.
+func waitsNow(p Pool) (h pooldriver.Histogram) {
+	bounds := pooldriver.HistogramBounds()
+	for _, w := range p.Waiters {
+		if w.Follows {
+			continue
+		}
+		i, _ := slices.BinarySearch(bounds, p.At.Sub(w.Since))
+		h.Buckets[i]++
+		h.Count++
+	}
+	return h
+}
+
+// plus adds two histograms.
+func plus(a, b pooldriver.Histogram) pooldriver.Histogram {
+	a.Count += b.Count
+	for i := range a.Buckets {
+		a.Buckets[i] += b.Buckets[i]
+	}
+	return a
 }
 
 // linesOf has a point for each moment.

@@ -10,7 +10,8 @@ import (
 type line struct {
 	Name string
 	Last string // the present value
-	Most string // the highest value, which is at the top of the drawing
+	Most string // the highest value
+	Ago  string // the left end of the drawing
 	Path string // points of an SVG of lineWidth by lineHeight
 }
 
@@ -30,16 +31,18 @@ func drawLines(points []Point) []line {
 	}
 	inUse, count := number(func(p Point) int { return p.InUse })
 	waiting, _ := number(func(p Point) int { return p.Waiting })
+	failed, _ := number(func(p Point) int { return int(p.Failed) })
 	return []line{
-		drawLine("in use", points, inUse, count),
-		drawLine("waiting", points, waiting, count),
-		drawLine("wait p99", points, func(p Point) float64 { return float64(p.WaitP99) }, func(v float64) string { return Brief(time.Duration(v)) }),
+		drawLine("in use", points, 1, inUse, count),
+		drawLine("waiting", points, 1, waiting, count),
+		drawLine("wait p99", points, float64(shortWait), func(p Point) float64 { return float64(p.WaitP99) }, func(v float64) string { return Brief(time.Duration(v)) }),
+		drawLine("no connection", points, 1, failed, count),
 	}
 }
 
 // drawLine draws one figure, with the present at the right. A figure stays until the next point.
-// Where points are missing, nothing was in use.
-func drawLine(name string, points []Point, of func(Point) float64, show func(float64) string) line {
+// Where points are missing, nothing was in use. The top of the drawing is the highest value, or least.
+func drawLine(name string, points []Point, least float64, of func(Point) float64, show func(float64) string) line {
 	now := points[len(points)-1].At
 	most := 0.0
 	for _, p := range points {
@@ -49,12 +52,10 @@ func drawLine(name string, points []Point, of func(Point) float64, show func(flo
 	for _, p := range points {
 		x := lineWidth * (1 - min(1, float64(now.Sub(p.At))/float64(lineFor)))
 		y := lineHeight - 1.0
-		if most > 0 {
-			y -= (lineHeight - 2) * of(p) / most
-		}
+		y -= (lineHeight - 2) * of(p) / max(most, least)
 		fmt.Fprintf(&path, "%.1f,%.1f ", x, y)
 	}
-	return line{name, show(of(points[len(points)-1])), show(most), strings.TrimSpace(path.String())}
+	return line{name, show(of(points[len(points)-1])), show(most), Brief(lineFor), strings.TrimSpace(path.String())}
 }
 
 // Spark draws one figure of the last minute with eight letters of different height, in width letters.

@@ -15,9 +15,11 @@ func TestTheLastMinuteIsDrawn(t *testing.T) {
 		{At: now, InUse: 4, WaitP99: 250 * time.Millisecond},
 	}
 	lines := drawLines(points)
-	require.Equal(t, line{"in use", "4", "9", "0.0,1.0 120.0,31.0 240.0,17.7"}, lines[0])
-	require.Equal(t, line{"waiting", "0", "0", "0.0,31.0 120.0,31.0 240.0,31.0"}, lines[1])
+	require.Equal(t, line{"in use", "4", "9", "1m0s", "0.0,1.0 120.0,31.0 240.0,17.7"}, lines[0])
+	require.Equal(t, line{"waiting", "0", "0", "1m0s", "0.0,31.0 120.0,31.0 240.0,31.0"}, lines[1])
 	require.Equal(t, "250ms", lines[2].Last)
+	points[2].WaitP99 = 10 * time.Microsecond
+	require.Equal(t, "0.0,31.0 120.0,31.0 240.0,31.0", drawLines(points)[2].Path, "a short wait does not look like a long one")
 	require.Empty(t, drawLines(points[:1]), "the present alone is no line")
 }
 

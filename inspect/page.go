@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/observe/metrics"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -31,6 +32,7 @@ var (
 		"since":  func(t time.Time) string { return Brief(time.Since(t)) },
 		"conns":  conns,
 		"frames": func(f pooldriver.Frame) string { return f.Func + "\n  " + f.File + ":" + strconv.Itoa(f.Line) },
+		"key":    key,
 		"dec":    func(n uint64) string { return strconv.FormatUint(n, 10) },
 		"style":  func() template.CSS { return template.CSS(style) },
 		"script": func() template.JS { return template.JS(script) },
@@ -72,8 +74,13 @@ type view struct {
 	Longest          time.Duration // the longest wait of a present waiter
 	Breaker          string        // empty: there is none
 	BreakerOpen      bool
-	TimeoutsNow      uint64  // in the last seconds
+	FailedNow        uint64 // statements that got no connection in the last seconds
+	Failed           string // why, in the last minute
+	Figures          []metrics.Printed
+	Holdings         []holding
 	Groups           []group // of waiters, by label
+	Others           []Other
+	Reads            string
 	Closed           []reason
 	Hosts            []host
 	Drawn            []line                                                                 // the last minute
@@ -99,13 +106,19 @@ func writePage(w http.ResponseWriter, s Snapshot, flush bool) {
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "same-origin")
 	data := struct {
-		At    time.Time
-		Views []view
-	}{s.At, make([]view, len(s.Pools))}
+		At      time.Time
+		Level   string // the worst one; empty: there is no pool
+		Several bool
+		Views   []view // the worst first
+	}{At: s.At, Several: len(s.Pools) > 1, Views: make([]view, len(s.Pools))}
 	for i, p := range s.Pools {
 		data.Views[i] = viewOf(i, p)
 		data.Views[i].Flush = flush
+		if rank(p.Verdict.Level) > rank(data.Level) {
+			data.Level = p.Verdict.Level
+		}
 	}
+	slices.SortStableFunc(data.Views, func(a, b view) int { return cmp.Compare(rank(b.Verdict.Level), rank(a.Verdict.Level)) })
 	_ = page.Execute(w, data) // the reader has gone
 }
 
@@ -122,11 +135,14 @@ func viewOf(number int, p Pool) view {
 	if hasBreaker(p) {
 		v.Breaker, v.BreakerOpen = p.Stats.Pool.State.String(), p.Stats.Pool.State != pool.Active
 	}
-	v.TimeoutsNow = p.Window.Failed[pooldriver.AcquireTimeout]
+	for _, why := range refusals {
+		v.FailedNow += p.Window.Failed[why]
+	}
+	v.Failed, v.Figures = Failures(p.Recent.Failed), metrics.Print(&metrics.Snapshot{Stats: p.Stats, Holders: p.Holders, At: p.At})
 	v.Groups = groupsOf(p.Waiters)
 	for name, n := range p.Stats.Closed {
 		if n > 0 {
-			v.Closed = append(v.Closed, reason{strings.ReplaceAll(string(name), "_", " "), n})
+			v.Closed = append(v.Closed, reason{words(name), n})
 		}
 	}
 	slices.SortFunc(v.Closed, func(a, b reason) int {
@@ -134,13 +150,16 @@ func viewOf(number int, p Pool) view {
 	})
 	v.Hosts = hostsOf(p.Holders)
 	v.Drawn = drawLines(p.Lines)
-	v.More.Labels = cut(&v.Labels, 0)
-	v.More.Holders = cut(&v.Holders, p.Stats.Pool.Lent)
-	v.Holders = slices.Concat(v.Holders, atMost(replicaHolders, p.ReplicaHolders))
-	v.More.Waiters = cut(&v.Groups, 0)
-	v.More.CallSites = cut(&v.CallSites, 0)
-	v.More.Tasks = cut(&v.Tasks, 0)
-	v.More.BufferedRows = cut(&v.BufferedRows, 0)
+	v.Others, v.Reads = OthersOf(p), ReadsOf(p)
+	v.More.Labels = cut(&v.Labels)
+	v.Holdings = holdingsOf(slices.Concat(p.Holders, atMost(replicaHolders, p.ReplicaHolders)))
+	v.More.Holders = cut(&v.Holdings)
+	bound(v.Holdings, func(h *holding) *[]pooldriver.Holder { return &h.Holders })
+	v.More.Waiters = cut(&v.Groups)
+	bound(v.Groups, func(g *group) *[]pooldriver.Waiter { return &g.Waiters })
+	v.More.CallSites = cut(&v.CallSites)
+	v.More.Tasks = cut(&v.Tasks)
+	v.More.BufferedRows = cut(&v.BufferedRows)
 	return v
 }
 
@@ -149,49 +168,10 @@ func hasBreaker(p Pool) bool {
 	return p.Stats.Pool.State != pool.Active || slices.ContainsFunc(p.Settings, func(s pooldriver.Setting) bool { return s.Name == "pool_breaker_failures" })
 }
 
-// group is the waiters with one label.
-type group struct {
-	Label    string
-	Count    int
-	Follow   int       // those of Count that wait for their answer in a pipeline
-	First    int       // the first one's place in the queue; 0: none is in the queue
-	Since    time.Time // when the first has begun to wait
-	Deadline time.Time // when the first gives up; zero: none does
-	Holds    []uint64  // the connections that their tasks have
-}
-
-// groupsOf groups waiters by label, the largest group first.
-func groupsOf(waiters []pooldriver.Waiter) (groups []group) {
-	for _, w := range waiters {
-		g := entry(&groups, func(g group) bool { return g.Label == w.Label }, group{Label: w.Label, First: w.Position, Since: w.Since})
-		g.Count++
-		if w.Follows {
-			g.Follow++
-		}
-		if w.Since.Before(g.Since) {
-			g.Since = w.Since
-		}
-		if !w.Deadline.IsZero() && (g.Deadline.IsZero() || w.Deadline.Before(g.Deadline)) {
-			g.Deadline = w.Deadline
-		}
-		for _, n := range w.Holds {
-			if !slices.Contains(g.Holds, n) {
-				g.Holds = append(g.Holds, n)
-			}
-		}
-	}
-	slices.SortStableFunc(groups, func(a, b group) int { return cmp.Compare(b.Count, a.Count) })
-	return groups
-}
-
-// cut shortens list to maxShown entries, and returns how many entries are not shown. all: how many
-// entries exist, if that is more than list has.
-func cut[T any](list *[]T, all int) int {
-	all = max(all, len(*list))
+// cut shortens list to maxShown entries, and returns how many entries are not shown.
+func cut[T any](list *[]T) int {
+	all := len(*list)
 	*list = atMost(maxShown, *list)
-	if len(*list) < maxShown {
-		return 0 // the list and the count belong to two moments
-	}
 	return all - len(*list)
 }
 

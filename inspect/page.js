@@ -9,6 +9,17 @@
 		paused = !paused;
 		pause.textContent = paused ? "Go on" : "Pause";
 	};
+	// A reader of the screen hears what has become of the pools, but not each figure.
+	const said = document.getElementById("said");
+	let last = "";
+	const say = () => {
+		const rules = Array.from(document.querySelectorAll(".pool"), (pool) => pool.dataset.rule).join();
+		if (last !== "" && rules !== last) {
+			said.textContent = Array.from(document.querySelectorAll(".verdict"), (verdict) => verdict.textContent).join(" ");
+		}
+		last = rules;
+	};
+	say();
 	const refresh = async () => {
 		const answer = await fetch(location.href, {cache: "no-store"});
 		if (!answer.ok) throw new Error("the program answers " + answer.status);
@@ -17,9 +28,16 @@
 			const same = page.getElementById(open.id);
 			if (same) same.open = true;
 		}
+		const focused = document.activeElement.closest("[id]");
 		document.querySelector("main").replaceWith(page.querySelector("main"));
+		if (focused && focused !== document.activeElement) {
+			const same = document.getElementById(focused.id);
+			if (same) (same.querySelector(":scope > summary") || same).focus({preventScroll: true});
+		}
+		document.title = page.title;
 		status.textContent = page.getElementById("status").textContent;
 		status.className = "";
+		say();
 	};
 	const selecting = () => !getSelection().isCollapsed;
 	const next = async () => {

@@ -48,8 +48,8 @@ func TestTheMainThingsAreAboveTheTables(t *testing.T) {
 	now := time.Now()
 	text := rendered(t, Pool{
 		Stats:   stats(4, 4, 2),
-		Verdict: Verdict{"busy", "Some wait."},
-		Earlier: &Earlier{Verdict{"bad", "All fail."}, 7 * time.Second},
+		Verdict: Verdict{Level: "busy", Sentence: "Some wait."},
+		Earlier: &Earlier{Verdict{Level: "bad", Sentence: "All fail."}, 7 * time.Second},
 		Lines:   []Point{{At: now.Add(-time.Second)}, {At: now, InUse: 4, Waiting: 2}},
 		Labels:  []LabelUse{{Label: "GET /report", Holds: 4, LongestHold: 5 * time.Second, Statement: "SELECT sales"}},
 		DBs:     []DB{{MaxOpen: 2, InUse: 2, WaitCount: 18}},
@@ -64,6 +64,21 @@ func TestTheMainThingsAreAboveTheTables(t *testing.T) {
 		require.GreaterOrEqual(t, i, 0, part)
 		at += i
 	}
+}
+
+// TestTheWorstPoolComesFirst: and its level is in the title, where nobody has to look at the page.
+func TestTheWorstPoolComesFirst(t *testing.T) {
+	w := httptest.NewRecorder()
+	writePage(w, Snapshot{Pools: []Pool{
+		{Name: "a", Verdict: Verdict{Level: "calm", Sentence: "Well."}}, {Name: "b", Verdict: Verdict{Rule: "lock", Level: "bad", Sentence: "Five wait.", Do: "Commit."}},
+	}}, false)
+	text := w.Body.String()
+	require.Contains(t, text, "<title>bad: Connection pools</title>")
+	require.Contains(t, text, `<li class="bad"><a id="to-1" href="#pool-1">b</a> bad: Five wait.</li>`)
+	require.Contains(t, text, `id="pool-1" data-rule="lock bad"`)
+	require.Less(t, strings.Index(text, `id="pool-1"`), strings.Index(text, `id="pool-0"`))
+	require.Contains(t, text, "Five wait. <small>Commit.</small>")
+	require.NotContains(t, rendered(t, Pool{}), `<ul class="pools">`)
 }
 
 func TestThePageShowsWhoIsInPipelines(t *testing.T) {
@@ -120,8 +135,8 @@ func TestNothingOfTheProgramIsMarkup(t *testing.T) {
 		Holders:   []pooldriver.Holder{{Label: evil, Statement: evil, Task: evil, Host: evil, Pin: pooldriver.Pin(evil), TakenAt: frames, StatementAt: frames}},
 		Waiters:   []pooldriver.Waiter{{Label: evil, Task: evil}},
 		Labels:    []LabelUse{{Label: evil, Statement: evil, Holds: 1}},
-		Verdict:   Verdict{"bad", evil},
-		Earlier:   &Earlier{Verdict{"bad", evil}, time.Second},
+		Verdict:   Verdict{Level: "bad", Sentence: evil},
+		Earlier:   &Earlier{Verdict{Level: "bad", Sentence: evil}, time.Second},
 		Tasks:     []pooldriver.TaskState{{Name: evil, Label: evil}},
 		CallSites: []pooldriver.CallSite{{Stack: frames}},
 	})
@@ -144,18 +159,6 @@ func TestBrief(t *testing.T) {
 	} {
 		require.Equal(t, want, Brief(d))
 	}
-}
-
-func TestWaitersAreGroupedByLabel(t *testing.T) {
-	at := time.Now()
-	require.Equal(t, []group{
-		{Label: "b", Count: 2, First: 2, Since: at, Deadline: at.Add(time.Second), Holds: []uint64{4, 5}},
-		{Label: "a", Count: 1, First: 1, Since: at},
-	}, groupsOf([]pooldriver.Waiter{
-		{Position: 1, Label: "a", Since: at},
-		{Position: 2, Label: "b", Since: at, Deadline: at.Add(time.Minute), Holds: []uint64{4}},
-		{Position: 3, Label: "b", Since: at.Add(time.Second), Deadline: at.Add(time.Second), Holds: []uint64{4, 5}},
-	}))
 }
 
 // TestTextsCanBeRead: the contrast that WCAG 2.2 asks for, 4.5 to 1.
@@ -188,39 +191,11 @@ func TestTextsCanBeRead(t *testing.T) {
 	}
 }
 
-func TestTheListenersConnectionIsShownBesideThePools(t *testing.T) {
+func TestThePageShowsTheHighestUseOfTheLastHour(t *testing.T) {
 	s := stats(1, 4, 0)
-	s.Listen = pooldriver.ListenStats{State: pooldriver.ListenConnecting, Since: time.Now(), Channels: 2, Listeners: 3, Received: 70, Gaps: 4, Dropped: 5}
-	text := rendered(t, Pool{Stats: s, Listens: &pooldriver.Holder{ProcessID: 4711, Statement: "LISTEN a, b"}})
-	for _, part := range []string{`class="warn"><dt>connecting`, "<dd>2<small> channels", "70 notifications, 4 gaps, 5 dropped", "process 4711: <code>LISTEN a, b</code>"} {
-		require.Contains(t, text, part)
-	}
-	require.NotContains(t, rendered(t, Pool{Stats: stats(1, 4, 0)}), "notifications")
-}
-
-func TestTheReplicasAreShownBesideThePool(t *testing.T) {
-	s := stats(1, 4, 0)
-	require.NotContains(t, rendered(t, Pool{Stats: s}), "Replica")
-	s.Replica = pooldriver.ReplicaStats{
-		Reads: map[pooldriver.ReplicaRead]uint64{pooldriver.ReplicaServed: 70, pooldriver.ReplicaDead: 3, pooldriver.ReplicaLate: 0},
-		Pools: []pooldriver.ReplicaPool{
-			{Host: "db2:5432", State: pooldriver.ReplicaServed, Lag: 20 * time.Millisecond},
-			{Host: "db3:5432", State: pooldriver.ReplicaDead, Lag: -1},
-		},
-	}
-	s.Replica.Pools[0].Pool.Lent, s.Replica.Pools[0].Pool.Max, s.Replica.Pools[0].Pool.Waiting = 2, 7, 5
-	text := rendered(t, Pool{Stats: s, ReplicaHolders: []pooldriver.Holder{{Host: "db2:5432", Statement: "SELECT report"}}})
-	for _, part := range []string{"<code>SELECT report</code>", "Replica db2:5432 (served, 20ms behind): 2 of 7 connections in use, 5 statements wait.", "Replica db3:5432 (dead):", "Reads: dead 3 served 70 </p>"} {
-		require.Contains(t, text, part)
-	}
-}
-
-func TestThePageSaysHowManyConnectionsAreEnoughIfThatIsKnown(t *testing.T) {
-	s := stats(1, 4, 0)
-	s.Enough = pooldriver.WhatIf{Conns: 3, Needed: 4, For: time.Minute, WaitP99: 1500 * time.Microsecond}
-	require.Contains(t, rendered(t, Pool{Stats: s}), "with 3 the p99 of the wait would have been 1.5ms.")
-	s.Enough = pooldriver.WhatIf{Conns: 4, Unknown: "only 2 checkouts have ended so far"}
-	require.NotContains(t, rendered(t, Pool{Stats: s}), "so far")
+	require.NotContains(t, rendered(t, Pool{Stats: s}), "in the last hour")
+	s.Peak = 3
+	require.Contains(t, rendered(t, Pool{Stats: s}), "in the last hour 3 at most</small>")
 }
 
 func TestThePageShowsAnOverload(t *testing.T) {

@@ -24,9 +24,10 @@ type Snapshot struct {
 type Pool struct {
 	At   time.Time // of this look
 	Name string    // its Target
-	// Verdict is the result of Judge. Earlier is a worse verdict of the last 30 seconds; nil: there
+	// Verdict and Besides are the results of Judge. Earlier is a worse verdict of the last 30 seconds; nil: there
 	// was none.
 	Verdict Verdict
+	Besides []Verdict
 	Earlier *Earlier
 	// Labels has sums by label, of Holders and Waiters.
 	Labels   []LabelUse
@@ -45,6 +46,8 @@ type Pool struct {
 	Waiters   []pooldriver.Waiter
 	Tasks     []pooldriver.TaskState
 	CallSites []pooldriver.CallSite
+	// Statements have ended in the last ten seconds.
+	Statements []pooldriver.StatementTime
 	// ReplicaHolders have connections of replicas, and ReplicaWaiters wait for them. Stats.Replica has the figures.
 	ReplicaHolders []pooldriver.Holder
 	ReplicaWaiters []pooldriver.Waiter
@@ -59,11 +62,14 @@ type Pool struct {
 type Recent struct {
 	For time.Duration // 0: nothing is known yet; the figures are of all time
 	// Acquired is how many statements have got a connection, an answer in the pipeline of another one, or an
-	// error. Half of them waited no longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the
+	// error. Half of them, and of those that wait now, waited no longer than WaitP50, and 99 of 100 no longer than WaitP99. Both are the
 	// upper bound of a histogram's bucket. Pipelined of them were answered in a pipeline.
 	Acquired         uint64
 	Pipelined        uint64
 	WaitP50, WaitP99 time.Duration
+	// Failed counts the statements that got no connection, by reason; the last one FailedAgo.
+	Failed    map[pooldriver.AcquireFailure]uint64
+	FailedAgo time.Duration
 	// Over: the true WaitP99 is more than the largest bound, and WaitP99 is this bound.
 	Over bool
 }

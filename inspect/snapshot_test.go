@@ -66,14 +66,14 @@ func TestTheWindowIsTheLastTenSeconds(t *testing.T) {
 			m.Wait = waits(m.Wait, 300, time.Millisecond)
 		}
 	})
-	w := windowOf(all)
+	w := windowOf(all, pooldriver.Histogram{})
 	require.Equal(t, map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 10}, w.Failed)
 	require.EqualValues(t, 5, w.DialErrors)
 	require.Equal(t, time.Millisecond, w.WaitP99, "3010 statements have waited, 10 of them for long")
-	require.Equal(t, failedFor, w.Known)
+	require.Equal(t, window, w.Known)
 	require.Equal(t, 4*time.Second, w.MeanHold, "four were in use, and one came back in a second")
 
-	w = windowOf(all[len(all)-1:])
+	w = windowOf(all[len(all)-1:], pooldriver.Histogram{})
 	require.Zero(t, w.Known, "the present alone tells nothing")
 	require.Zero(t, w.MeanHold)
 	require.Empty(t, w.Failed)
@@ -81,10 +81,10 @@ func TestTheWindowIsTheLastTenSeconds(t *testing.T) {
 		if second > 0 {
 			m.Wait = waits(m.Wait, 1, time.Second)
 		}
-	}))
+	}), pooldriver.Histogram{})
 	require.Zero(t, w.WaitP99, "two statements have waited for their dials")
 
-	r := recentOf(all)
+	r := recentOf(all, pooldriver.Histogram{})
 	require.Equal(t, 30*time.Second, r.For)
 	require.EqualValues(t, 30+10*300, r.Acquired)
 	require.Equal(t, time.Millisecond, r.WaitP50)
@@ -99,23 +99,23 @@ func TestPipelinedQueriesOfTheLastMinuteAreCounted(t *testing.T) {
 		m.Pipelined += 12
 		m.Wait = waits(m.Wait, 100, time.Millisecond)
 	})
-	r := recentOf(all)
+	r := recentOf(all, pooldriver.Histogram{})
 	require.Equal(t, []uint64{60 * 12, 60 * 100}, []uint64{r.Pipelined, r.Acquired})
-	r = recentOf(all[len(all)-1:])
+	r = recentOf(all[len(all)-1:], pooldriver.Histogram{})
 	require.Equal(t, []uint64{61 * 12, 61 * 100}, []uint64{r.Pipelined, r.Acquired}, "of all time")
 }
 
 // TestAnEarlierVerdictIsShownBelow: the present one changes at once, and what was worse is not
 // forgotten at once.
 func TestAnEarlierVerdictIsShownBelow(t *testing.T) {
-	var w watched
+	var w memory
 	now := time.Unix(0, 0)
-	calm, busy, bad := Verdict{"calm", "All is well."}, Verdict{"busy", "Some wait."}, Verdict{"bad", "All fail."}
-	require.Nil(t, w.earlierLocked(now, calm))
-	require.Nil(t, w.earlierLocked(now, bad), "what gets worse is said at once")
-	require.Equal(t, &Earlier{bad, 7 * time.Second}, w.earlierLocked(now.Add(7*time.Second), busy))
-	require.Equal(t, &Earlier{bad, 29 * time.Second}, w.earlierLocked(now.Add(29*time.Second), calm))
-	require.Nil(t, w.earlierLocked(now.Add(30*time.Second), calm))
+	calm, busy, bad := Verdict{Level: "calm", Sentence: "All is well."}, Verdict{Level: "busy", Sentence: "Some wait."}, Verdict{Level: "bad", Sentence: "All fail."}
+	require.Nil(t, w.earlier(now, calm))
+	require.Nil(t, w.earlier(now, bad), "what gets worse is said at once")
+	require.Equal(t, &Earlier{bad, 7 * time.Second}, w.earlier(now.Add(7*time.Second), busy))
+	require.Equal(t, &Earlier{bad, 29 * time.Second}, w.earlier(now.Add(29*time.Second), calm))
+	require.Nil(t, w.earlier(now.Add(30*time.Second), calm))
 }
 
 func TestLabelsAreAddedUp(t *testing.T) {

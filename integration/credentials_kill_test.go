@@ -69,6 +69,17 @@ func (r *rotating) toNextUser() {
 	r.v.account, r.v.password = r.next, r.next.Password
 }
 
+// renameFirst takes the first user's name away until the test ends. Its statement goes on.
+func (r *rotating) renameFirst(t *testing.T) {
+	t.Helper()
+	_, err := r.admin.ExecContext(t.Context(), fmt.Sprintf("RENAME USER '%s'@'%%' TO '%[1]s_old'@'%%'", r.first.User))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := r.admin.ExecContext(context.Background(), fmt.Sprintf("RENAME USER '%s_old'@'%%' TO '%[1]s'@'%%'", r.first.User))
+		require.NoError(t, err)
+	})
+}
+
 // holdsTwo uses the pool until after, and fails if the server ever shows more
 // connections than two.
 func (r *rotating) holdsTwo(t *testing.T, until func() bool, within time.Duration) {
@@ -112,6 +123,20 @@ func TestACancelledStatementIsKilledWhateverBecameOfItsCredential(t *testing.T) 
 			require.Eventually(t, func() bool { return r.v.calls.Load() > calls }, 5*time.Second, 5*time.Millisecond)
 		}},
 		{"another password without a date", 0, func(t *testing.T, r *rotating) { r.v.rotate(t, "Rotated-without-a-date") }},
+		{"another password, a dial, and a source that fails", 0, func(t *testing.T, r *rotating) {
+			r.v.rotate(t, "Rotated-and-dialled")
+			require.NoError(t, r.db.PingContext(t.Context()))
+			r.v.sealed.Store(true)
+		}},
+		{"no user any more, a dial of one who may kill, and a source that fails", 0, func(t *testing.T, r *rotating) {
+			r.renameFirst(t)
+			_, err := r.admin.ExecContext(t.Context(), fmt.Sprintf(
+				"GRANT PROCESS, /*M!100000 CONNECTION ADMIN *//*!80000 CONNECTION_ADMIN */ ON *.* TO '%s'@'%%'", r.next.User))
+			require.NoError(t, err)
+			r.toNextUser()
+			require.NoError(t, r.db.PingContext(t.Context()))
+			r.v.sealed.Store(true)
+		}},
 		{"a password that the server does not know yet", 0, func(t *testing.T, r *rotating) {
 			r.v.mu.Lock()
 			r.v.password = "Not-yet-on-the-server"
@@ -137,12 +162,7 @@ func TestACancelledStatementIsKilledWhateverBecameOfItsCredential(t *testing.T) 
 func TestAStatementThatNobodyMayKillKeepsItsPlaceForAWhileAndIsCounted(t *testing.T) {
 	t.Parallel()
 	r := startRotating(t, 0)
-	_, err := r.admin.ExecContext(t.Context(), fmt.Sprintf("RENAME USER '%s'@'%%' TO '%[1]s_old'@'%%'", r.first.User))
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		_, err := r.admin.ExecContext(context.Background(), fmt.Sprintf("RENAME USER '%s_old'@'%%' TO '%[1]s'@'%%'", r.first.User))
-		require.NoError(t, err)
-	})
+	r.renameFirst(t)
 	r.toNextUser()
 	r.cancel()
 	begun := time.Now()

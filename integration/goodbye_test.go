@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,10 +105,12 @@ var unexecuted = map[string]func(ctx context.Context, db *sql.DB) error{
 	"Ping": func(ctx context.Context, db *sql.DB) error { return db.PingContext(ctx) },
 }
 
+// beginAndEnd reads in a transaction: BEGIN may travel with the read.
 func beginAndEnd(ctx context.Context, db *sql.DB, opts *sql.TxOptions) error {
 	tx, err := db.BeginTx(ctx, opts)
 	if err == nil {
-		err = tx.Rollback()
+		_, err = tx.ExecContext(ctx, "SELECT 1")
+		err = errors.Join(err, tx.Rollback())
 	}
 	return err
 }
@@ -123,7 +126,13 @@ func TestWhatExecutesNothingIsRepeatedWhereTheServerEndsTheSession(t *testing.T)
 					t.Run(code+"/"+way+"/"+name, func(t *testing.T) {
 						var c *pooldriver.Connector
 						db := s.meets(t, bye, func(addr string) *sql.DB { c = open(t, addr); return sql.OpenDB(c) })
-						require.NoError(t, call(t.Context(), db))
+						err := call(t.Context(), db)
+						if way == "ODBC" && err != nil { // it begins nothing: the transaction's SELECT met a goodbye that was late
+							require.ErrorContains(t, err, "may or may not have executed it")
+							require.Zero(t, c.Stats().Retries)
+							return
+						}
+						require.NoError(t, err)
 						if way != "ODBC" { // its driver sends nothing for some of the calls
 							require.Equal(t, []pooldriver.CloseReason{pooldriver.CloseLost}, closedBy(c))
 							require.EqualValues(t, 1, c.Stats().Retries)

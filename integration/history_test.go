@@ -12,6 +12,11 @@ import (
 	"github.com/pooldriver/pooldriver/pool"
 )
 
+// left counts the callers whose context has ended, soon or after a second.
+func left(m pooldriver.Moment) uint64 {
+	return m.AcquireFailures[pooldriver.AcquireCancelled] + m.AcquireFailures[pooldriver.AcquireGaveUp]
+}
+
 // TestTheLastSecondsAreRemembered: while the pool is used, and not beyond.
 func TestTheLastSecondsAreRemembered(t *testing.T) {
 	t.Parallel()
@@ -38,7 +43,7 @@ func TestTheLastSecondsAreRemembered(t *testing.T) {
 		require.Eventually(t, func() bool {
 			all := i.connector.History()
 			last, before := all[len(all)-1], all[len(all)-2]
-			return last.AcquireFailures[pooldriver.AcquireCancelled] == 1 && before.AcquireFailures[pooldriver.AcquireCancelled] == 1 && before.InUse == 0
+			return left(last) == 1 && left(before) == 1 && before.InUse == 0
 		}, 5*time.Second, 20*time.Millisecond)
 		time.Sleep(1500 * time.Millisecond)
 		idle := len(i.connector.History())

@@ -24,7 +24,7 @@ import (
 	"github.com/pooldriver/pooldriver/inspect"
 	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // heard is what one Listen of a test has been told.

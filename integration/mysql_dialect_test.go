@@ -19,7 +19,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // mysqlTemplate reads a DSN as the pool would.

@@ -13,7 +13,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/odbc"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/conformance"
+	"github.com/pooldriver/pooldriver/internal/testing/conformance"
 )
 
 // odbcString is the account's ODBC connection string. Each parameter is

@@ -88,13 +88,23 @@ func (p *pipelineCrowd) ask(t *testing.T, text string, i int) error {
 // their answers.
 func (p *pipelineCrowd) together(t *testing.T, texts ...string) (ended func()) {
 	t.Helper()
+	var asks []func() error
+	for i, text := range texts {
+		asks = append(asks, func() error { return p.ask(t, text, i) })
+	}
+	return p.inLine(t, asks...)
+}
+
+// inLine is together for any questions.
+func (p *pipelineCrowd) inLine(t *testing.T, asks ...func() error) (ended func()) {
+	t.Helper()
 	held, err := p.db.Conn(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, held.PingContext(t.Context()))
 	var all sync.WaitGroup
-	for i, text := range texts {
+	for i, ask := range asks {
 		all.Go(func() {
-			if err := p.ask(t, text, i); err != nil {
+			if err := ask(); err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 		})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // whoReads asks a row of a table, which each schema has, and by which settings it was read.
@@ -124,5 +124,54 @@ func (r *settingReaders) check(ctx context.Context, on querier, want sight) {
 	err := on.QueryRowContext(ctx, whoReads, 1+rand.N(100)).Scan(&got.table, &got.schema, &got.role, &got.who, &got.time)
 	if err != nil || got != want {
 		r.Errorf("%v: %+v in place of %+v", err, got, want)
+	}
+}
+
+// TestReadsWithSettingsShareAPipeline: each is in a transaction of its own, with its own settings. Refused ones cost nobody else.
+func TestReadsWithSettingsShareAPipeline(t *testing.T) {
+	const text = "SELECT coalesce(current_setting('app.tenant', true), '') || n FROM items WHERE id = $1"
+	p := openCrowd(t, testbed.Shared(t, testbed.Postgres).NewAccount(t))
+	all := []pooldriver.Settings{
+		{"app.tenant": "a"}, nil, {"app.tenant": "b", "work_mem": "1MB"}, {"statement_timeout": "secret"}, {"app.tenant": "c"}, nil,
+		{"timezone": "Asia/Tokyo"}, {"search_path": "public"},
+	}
+	ask := func(i int) (got string, err error) {
+		err = p.db.QueryRowContext(pooldriver.WithSettings(t.Context(), all[i]), text, i+1).Scan(&got)
+		return got, err
+	}
+	for range 40 { // the server is asked also behind settings whether the text has written
+		_, err := ask(0)
+		require.NoError(t, err)
+	}
+	for try := 0; ; try++ {
+		require.Less(t, try, mostTries)
+		p.prepare(t)
+		before := p.c.Stats()
+		held, err := p.db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, held.PingContext(t.Context()))
+		var asking sync.WaitGroup
+		got, errs := make([]string, len(all)), make([]error, len(all))
+		for i := range all {
+			asking.Go(func() { got[i], errs[i] = ask(i) })
+			require.Eventually(t, func() bool { return p.c.Stats().Pool.Waiting == i+1 }, slowMachine, 50*time.Microsecond)
+		}
+		require.NoError(t, held.Close())
+		asking.Wait()
+		require.Equal(t, []string{"a1", "2", "b3", "", "c5", "6", "7", ""}, got)
+		for i, err := range errs {
+			switch i {
+			case 3:
+				require.ErrorContains(t, err, "the server refuses one of the settings statement_timeout of the context")
+				require.NotContains(t, err.Error(), "secret")
+			case 7:
+				require.ErrorContains(t, err, `"search_path" is not allowed`)
+			default:
+				require.NoError(t, err, i)
+			}
+		}
+		if after := p.c.Stats(); after.Pipelined-before.Pipelined == 5 && after.PipelineRepeats == before.PipelineRepeats {
+			return // else the machine stood still
+		}
 	}
 }

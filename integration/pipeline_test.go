@@ -16,7 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // TestACrowdOfReadsInPipelinesGetsItsOwnAnswers: with cancelled contexts, transactions beside, ALTER TABLE, and

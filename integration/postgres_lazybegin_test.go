@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -18,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
@@ -186,6 +186,8 @@ func TestPostgresLazyTransactionGoesAsOneThatHasBegunWhateverItsFirstStatementIs
 func TestPostgresLazyTransactionHasItsOptions(t *testing.T) {
 	t.Parallel()
 	s, _ := lazyBed(t)
+	db := sql.OpenDB(pooldriver.New(testbed.Shared(t, testbed.Postgres).NewAccount(t).URL("pool_lazy_begin=true")))
+	defer func() { require.NoError(t, db.Close()) }()
 	for _, opts := range []driver.TxOptions{
 		{}, {ReadOnly: true},
 		{Isolation: driver.IsolationLevel(sql.LevelReadUncommitted)}, {Isolation: driver.IsolationLevel(sql.LevelReadCommitted), ReadOnly: true},
@@ -203,6 +205,15 @@ func TestPostgresLazyTransactionHasItsOptions(t *testing.T) {
 	_, want := s.Conn().(driver.ConnBeginTx).BeginTx(t.Context(), driver.TxOptions{Isolation: driver.IsolationLevel(sql.LevelLinearizable)})
 	_, err := s.(dialects.LazyBeginner).BeginWithNext(t.Context(), driver.TxOptions{Isolation: driver.IsolationLevel(sql.LevelLinearizable)})
 	require.EqualError(t, err, want.Error())
+	for _, inTask := range []bool{false, true} {
+		ctx, end := t.Context(), func() {}
+		if inTask {
+			ctx, end = pooldriver.WithTask(ctx)
+		}
+		_, err = db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelLinearizable})
+		require.EqualError(t, err, want.Error())
+		end()
+	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = s.(dialects.LazyBeginner).BeginWithNext(ended, driver.TxOptions{})
@@ -226,29 +237,6 @@ var firsts = map[string]func(ctx context.Context, c *pgx.Conn) error{
 		b.Queue("INSERT INTO t VALUES ($1)", 1)
 		b.Queue("SELECT pg_advisory_lock($1)", 8)
 		return c.SendBatch(ctx, b).Close()
-	},
-	"a pipeline of several": func(ctx context.Context, c *pgx.Conn) error {
-		p := c.PgConn().StartPipeline(ctx)
-		var first error
-		for i := range 3 {
-			if i == 2 {
-				first = p.Flush() // those before are under way
-			}
-			p.SendQueryParams("INSERT INTO t SELECT 1 WHERE NOT EXISTS (SELECT FROM t)", nil, nil, nil, nil)
-			p.SendQueryParams("SELECT pg_advisory_lock(8)", nil, nil, nil, nil)
-			first = cmp.Or(first, p.Sync())
-		}
-		for {
-			r, err := p.GetResults()
-			first = cmp.Or(first, err)
-			if r == nil && err == nil || c.IsClosed() {
-				return cmp.Or(first, p.Close())
-			}
-			if rr, ok := r.(*pgconn.ResultReader); ok {
-				_, err = rr.Close()
-				first = cmp.Or(first, err)
-			}
-		}
 	},
 	"a copy": func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"a"}, pgx.CopyFromRows([][]any{{1}}))
@@ -275,17 +263,75 @@ var firsts = map[string]func(ctx context.Context, c *pgx.Conn) error{
 	"a prepared statement": execs("prepared", 1),
 }
 
-// PgConn.ExecBatch writes past everything that pgx lets be put under it.
+// cannotBeHeld are what a BEGIN cannot go ahead of. PgConn.ExecBatch writes past everything that pgx lets be put
+// under it.
+var cannotBeHeld = map[string]func(ctx context.Context, c *pgconn.PgConn) error{
+	"a batch past pgx": func(ctx context.Context, c *pgconn.PgConn) error {
+		b := &pgconn.Batch{}
+		b.ExecParams("INSERT INTO t SELECT count(*) FROM t", nil, nil, nil, nil)
+		return c.ExecBatch(ctx, b).Close()
+	},
+	"a pipeline of several": func(ctx context.Context, c *pgconn.PgConn) error {
+		p := c.StartPipeline(ctx)
+		var err error
+		for range 2 {
+			p.SendQueryParams("INSERT INTO t SELECT count(*) FROM t", nil, nil, nil, nil)
+			p.SendPipelineSync()
+		}
+		err = p.Flush()
+		return errors.Join(err, p.Close())
+	},
+}
+
 func TestPostgresLazyTransactionRefusesWhatItCannotHold(t *testing.T) {
 	t.Parallel()
-	s, witness := lazyBed(t)
-	lazyBegin(t, s, driver.TxOptions{})
-	b := &pgconn.Batch{}
-	b.ExecParams("INSERT INTO t VALUES (1)", nil, nil, nil, nil)
-	require.ErrorContains(t, pgNative(s).PgConn().ExecBatch(t.Context(), b).Close(), "execute another one first")
-	require.Equal(t, dialects.TxLost, s.TxStatus())
-	require.NoError(t, s.Close(t.Context()))
-	require.Zero(t, pgRows(t, witness))
+	for what, call := range cannotBeHeld {
+		t.Run(what, func(t *testing.T) {
+			s, witness := lazyBed(t)
+			lazyBegin(t, s, driver.TxOptions{})
+			require.ErrorContains(t, call(t.Context(), pgNative(s).PgConn()), "execute another one first")
+			require.Equal(t, dialects.TxLost, s.TxStatus())
+			require.NoError(t, s.Close(t.Context()))
+			require.Zero(t, pgRows(t, witness))
+
+			s, witness = lazyBed(t)
+			tx := lazyBegin(t, s, driver.TxOptions{})
+			require.NoError(t, s.(dialects.LazyBeginner).BeginNow(t.Context()))
+			require.NoError(t, call(t.Context(), pgNative(s).PgConn()))
+			require.NoError(t, tx.Rollback())
+			require.Zero(t, pgRows(t, witness))
+		})
+	}
+}
+
+// TestRawFindsALazyTransactionBegun, also if its first statement was not sent.
+func TestRawFindsALazyTransactionBegun(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	witness := account.Witness(t)
+	_, err := account.OpenBare(t).Exec("CREATE TABLE t (a int)")
+	require.NoError(t, err)
+	db := sql.OpenDB(pooldriver.New(account.URL("pool_lazy_begin=true")))
+	defer func() { require.NoError(t, db.Close()) }()
+	inRaw := func(conn *sql.Conn, call func(ctx context.Context, c *pgconn.PgConn) error) error {
+		return pooldriver.Raw(t.Context(), conn, func(c driver.Conn) error { return call(t.Context(), c.(*stdlib.Conn).Conn().PgConn()) })
+	}
+	for _, unsent := range []bool{false, true} {
+		for _, call := range cannotBeHeld {
+			conn, err := db.Conn(t.Context())
+			require.NoError(t, err)
+			tx, err := conn.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			if unsent {
+				_, err = tx.Exec("INSERT INTO t VALUES ($1)", struct{ a chan int }{})
+				require.Error(t, err)
+			}
+			require.NoError(t, inRaw(conn, call))
+			require.NoError(t, tx.Rollback())
+			require.NoError(t, conn.Close())
+			require.Zero(t, pgRows(t, witness))
+		}
+	}
 }
 
 func TestPostgresLazyTransactionHoldsWhateverPgxBeginsItWith(t *testing.T) {
@@ -358,8 +404,11 @@ func TestPostgresLazyTransactionThatCannotBeginExecutesNothingUntilItIsEnded(t *
 				_, err := c.Prepare(t.Context(), "prepared", "SELECT pg_advisory_lock($1)")
 				require.NoError(t, err)
 				tx := lazyBegin(t, s, serializable)
-				require.ErrorContains(t, first(t.Context(), c), "cannot use serializable mode in a hot standby")
+				require.ErrorContains(t, first(t.Context(), c), "BEGIN, which was deferred to this statement: cannot use serializable mode in a hot standby")
 				require.Equal(t, dialects.TxFailed, s.TxStatus())
+				var aborted *pgconn.PgError
+				require.ErrorAs(t, s.(dialects.LazyBeginner).BeginNow(t.Context()), &aborted)
+				require.Equal(t, "25P02", aborted.Code)
 				require.Equal(t, "idle", pgActivity(t, witness, s), "for the server there is none")
 				for again, second := range all {
 					if again != "a statement that is closed, and another" {
@@ -436,6 +485,72 @@ func TestPostgresLazyTransactionWhoseConnectionEndsIsLost(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTheFirstStatementOfALazyTransactionMovesToAnotherConnection when its own is killed: nothing of it is left.
+// What may have done more runs once.
+func TestTheFirstStatementOfALazyTransactionMovesToAnotherConnection(t *testing.T) {
+	t.Parallel()
+	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
+	witness, bare := account.Witness(t), account.OpenBare(t)
+	_, err := bare.Exec(`CREATE TABLE t (a int); CREATE FUNCTION own() RETURNS int LANGUAGE sql AS 'INSERT INTO t VALUES (1) RETURNING a';
+		CREATE PROCEDURE inserts() LANGUAGE sql AS 'INSERT INTO t VALUES (1)'`)
+	require.NoError(t, err)
+	c := pooldriver.New(account.URL("pool_lazy_begin=true", "pool_max_conns=2"))
+	db := sql.OpenDB(c)
+	defer func() { require.NoError(t, db.Close()) }()
+	for _, tc := range []struct {
+		text  string
+		args  []any
+		moves bool
+	}{
+		{"INSERT INTO t VALUES (1)", nil, true},
+		{"INSERT INTO t VALUES ($1)", []any{1}, true},
+		{"WITH w AS (INSERT INTO t VALUES ($1) RETURNING a) SELECT a FROM w", []any{1}, true},
+		{"SELECT own()", nil, false},
+		{"CALL inserts()", nil, false},
+		{"INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)", nil, false},
+	} {
+		for _, second := range []bool{false, true} {
+			holder, err := bare.Begin()
+			require.NoError(t, err)
+			_, err = holder.Exec("LOCK TABLE t")
+			require.NoError(t, err)
+			tx, err := db.Begin()
+			require.NoError(t, err)
+			if second {
+				_, err = tx.Exec("SELECT 1")
+				require.NoError(t, err)
+			}
+			done := make(chan error)
+			go func() {
+				_, err := tx.Exec(tc.text, tc.args...)
+				done <- err
+			}()
+			const waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+			var pid int
+			require.Eventually(t, func() bool { return witness.QueryRow(waiting).Scan(&pid) == nil }, 10*time.Second, time.Millisecond)
+			_, err = witness.Exec("SELECT pg_terminate_backend($1, 5000)", pid)
+			require.NoError(t, err)
+			if tc.moves && !second {
+				require.Eventually(t, func() bool { var other int; return witness.QueryRow(waiting).Scan(&other) == nil && other != pid }, 10*time.Second, time.Millisecond)
+			}
+			require.NoError(t, holder.Rollback())
+			err, want := <-done, 0
+			if tc.moves && !second {
+				want = 1
+				require.NoError(t, err, tc.text)
+				require.NoError(t, tx.Commit())
+			} else {
+				require.Error(t, err, tc.text)
+				require.Error(t, tx.Commit())
+			}
+			require.Equal(t, want, pgRows(t, witness), tc.text)
+			_, err = bare.Exec("DELETE FROM t")
+			require.NoError(t, err)
+		}
+	}
+	require.EqualValues(t, 3, c.Stats().Retries)
 }
 
 // What has come unasked since the last statement is not mistaken for answers.

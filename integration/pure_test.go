@@ -33,7 +33,6 @@ func TestPostgresNoVolatileFunctionIsTakenForARead(t *testing.T) {
 	witness := testbed.Shared(t, testbed.Postgres).NewAccount(t).Witness(t)
 	dialect, err := dialects.Find("postgres://h/d")
 	require.NoError(t, err)
-	judge := dialect.(dialects.ReadJudge)
 	rows, err := witness.Query("SELECT DISTINCT proname FROM pg_proc WHERE provolatile = 'v' AND prokind = 'f' AND pronamespace = 'pg_catalog'::regnamespace")
 	require.NoError(t, err)
 	defer rows.Close()
@@ -42,7 +41,7 @@ func TestPostgresNoVolatileFunctionIsTakenForARead(t *testing.T) {
 		var name string
 		require.NoError(t, rows.Scan(&name))
 		volatile++
-		if judge.OnlyReads(fmt.Sprintf("SELECT %s(a) FROM t", name)) && !slices.Contains(volatileReads, name) {
+		if dialect.OnlyReads(fmt.Sprintf("SELECT %s(a) FROM t", name)) && !slices.Contains(volatileReads, name) {
 			taken = append(taken, name)
 		}
 	}
@@ -56,8 +55,7 @@ func TestPostgresWhatDoesSomethingIsTakenForNoRead(t *testing.T) {
 	t.Parallel()
 	dialect, err := dialects.Find("postgres://h/d")
 	require.NoError(t, err)
-	judge := dialect.(dialects.ReadJudge)
-	reads := func(text string) bool { return dialect.Effect(text) == dialects.Clean && judge.OnlyReads(text) }
+	reads := func(text string) bool { return dialect.Effect(text) == dialects.Clean && dialect.OnlyReads(text) }
 	require.True(t, reads("SELECT a FROM t WHERE id = $1"))
 	for _, text := range []string{
 		"SELECT nextval('s')", "SELECT setval('s', 1)", "SELECT pg_advisory_lock(1)", "SELECT pg_try_advisory_lock(1)", "SELECT pg_advisory_xact_lock(1)",

@@ -16,7 +16,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // serverCode is the server's own word for an error; "" if it is none of its.

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
@@ -230,6 +230,7 @@ func (d database) guard(t testing.TB, max int) (end func()) {
 	watch := d.account.Watch(t)
 	return func() {
 		t.Helper()
+		watch.Look(t.Context())
 		peak := watch.Stop()
 		require.LessOrEqual(t, peak.Backends, max)
 		require.Positive(t, peak.Backends, "nothing was watched: %+v", peak)

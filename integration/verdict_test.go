@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/pooldriver/pooldriver/inspect"
 	"github.com/pooldriver/pooldriver/integration/byteproxy"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // incident is a service in trouble, and who looks at it with our tools alone.
@@ -80,6 +82,15 @@ func (i *incident) sees(level, sentence string) {
 	i.Fatalf("want %s: %s\ngot %v", level, sentence, said)
 }
 
+// usual runs the statement alone until it is known how long it takes when nobody waits.
+func (i *incident) usual(query string) {
+	i.Helper()
+	require.Eventually(i, func() bool {
+		i.exec(query)
+		return slices.ContainsFunc(i.connector.Statements(time.Time{}), func(t pooldriver.StatementTime) bool { return t.Usual > 0 })
+	}, time.Minute, time.Millisecond)
+}
+
 func (i *incident) exec(query string, args ...any) {
 	i.Helper()
 	_, err := i.db.ExecContext(i.Context(), query, args...)
@@ -115,6 +126,7 @@ func TestTheInspectorIsRightInEachIncident(t *testing.T) {
 		"a black hole":                    blackHole,
 		"a server that is full":           fullServer,
 		"a pool that is too small":        smallPool,
+		"a label that takes over":         labelTakesOver,
 		"all is well":                     allWell,
 		"waits and a dial that both fail": failuresCount,
 	} {
@@ -210,7 +222,7 @@ func hangingCommit(t *testing.T, account testbed.Account) {
 	i.later(func(context.Context) { _ = tx.Commit() })
 	i.later(func(ctx context.Context) { _ = i.db.PingContext(ctx) })
 	t.Cleanup(func() { proxy.Close() })
-	i.sees("bad", `^Nothing has moved for \S+: 1 statement runs, and none has ended; 1 statement waits\. The database or the network does not answer`)
+	i.sees("bad", `^1 COMMIT has been running for \S+, which is not usual; 1 statement waits\.$`)
 	holder := i.connector.Holders()[0]
 	require.Equal(t, "COMMIT", holder.Statement)
 	require.True(t, holder.Running)
@@ -265,11 +277,12 @@ func fullServer(t *testing.T, account testbed.Account) {
 			}
 		})
 	}
-	i.sees("bad", `^\d statements? waits?\. The server is full: it allows us 2 of 20 connections, and 2 are in use: who else has connections to it\?$`)
+	i.sees("bad", `^The server is full: it allows us 2 of 20 connections, and 2 are in use, and \d statements? waits?, for \S+ at most\.$`)
 }
 
 func smallPool(t *testing.T, account testbed.Account) {
 	i := newIncident(t, account, "pool_max_conns=2")
+	i.usual(sleeps[account.Server.Engine])
 	for range 8 {
 		i.later(func(ctx context.Context) {
 			for ctx.Err() == nil {
@@ -277,7 +290,35 @@ func smallPool(t *testing.T, account testbed.Account) {
 			}
 		})
 	}
-	i.sees("busy", `^\d statements? waits?\. 2 of 2 connections are in use, and their statements are short: the pool is small, if the database has room for more\.$`)
+	i.sees("busy", `^\d statements? waits?\. 2 of 2 connections are in use, and their statements take no longer than before: the pool is small\.$`)
+}
+
+// retryStorm begins when it is known how often each label usually comes.
+func retryStorm(i *incident) {
+	query := sleeps[i.account.Server.Engine]
+	i.usual(query)
+	for _, label := range []string{"GET /pay", "GET /list"} {
+		i.each(1, label, func(ctx context.Context) {
+			_, _ = i.db.ExecContext(ctx, query)
+			time.Sleep(250 * time.Millisecond)
+		})
+	}
+	require.Eventually(i, func() bool {
+		all := i.connector.Stats().Arrivals
+		return len(all) == 2 && all[0].Usual > 1 && all[1].Usual > 1
+	}, time.Minute, 100*time.Millisecond)
+	i.each(20, "GET /pay", i.run(query))
+}
+
+func labelTakesOver(t *testing.T, account testbed.Account) {
+	i := newIncident(t, account, "pool_max_conns=2")
+	retryStorm(i)
+	storm := `^\d+ statements? waits?\. GET /pay comes \d+ times a second, and usually \d+, for \S+: it has [12] of 2 connections, and \d+ of those who wait\.$`
+	i.sees("bad", storm)
+	for end := time.Now().Add(time.Duration(randomtest.Rounds(10, 180)) * time.Second); time.Now().Before(end); time.Sleep(750 * time.Millisecond) {
+		v := inspect.Look(i.connector).Verdict // as a page that was not open before
+		require.Equal(t, "one label takes over", v.Rule, v.Sentence)
+	}
 }
 
 func allWell(t *testing.T, account testbed.Account) {

@@ -8,9 +8,9 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/instrumentation"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-	"go.opentelemetry.io/otel/semconv/v1.43.0/dbconv"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/observe/metrics"
 )
 
 // Producer gives the histograms of a Connector to a reader of the SDK. It is a
@@ -49,21 +49,21 @@ func (p *Producer) Produce(context.Context) ([]metricdata.ScopeMetrics, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, s := time.Now(), p.connector.Stats()
-	metrics := make([]metricdata.Metrics, len(histograms))
-	for i, h := range histograms {
-		metrics[i] = metricdata.Metrics{
-			Name: h.Name(), Description: h.Description(), Unit: h.Unit(),
+	var all []metricdata.Metrics
+	for _, h := range metrics.Histograms {
+		all = append(all, metricdata.Metrics{
+			Name: nameOf(h.OTel), Description: textOf(h.OTel, h.Help), Unit: "s",
 			Data: metricdata.Histogram[float64]{
 				Temporality: p.temporality,
-				DataPoints:  []metricdata.HistogramDataPoint[float64]{p.point(*h.of(&s), *h.of(&p.base), now)},
+				DataPoints:  []metricdata.HistogramDataPoint[float64]{p.point(*h.Get(&s), *h.Get(&p.base), now)},
 			},
-		}
+		})
 	}
 	if p.temporality == metricdata.DeltaTemporality {
 		p.start, p.base = now, s
 	}
 	scope := instrumentation.Scope{Name: ScopeName, SchemaURL: SchemaURL}
-	return []metricdata.ScopeMetrics{{Scope: scope, Metrics: metrics}}, nil
+	return []metricdata.ScopeMetrics{{Scope: scope, Metrics: all}}, nil
 }
 
 // point is what a histogram has counted since base.
@@ -78,34 +78,3 @@ func (p *Producer) point(h, base pooldriver.Histogram, now time.Time) metricdata
 		Bounds: p.bounds, BucketCounts: counts,
 	}
 }
-
-// histograms are what a Producer gives.
-var histograms = []struct {
-	description
-	of func(*pooldriver.Stats) *pooldriver.Histogram
-}{
-	{dbconv.ClientConnectionCreateTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Connect }},
-	{dbconv.ClientConnectionWaitTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Wait }},
-	{dbconv.ClientConnectionUseTime{}, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Hold }},
-	{idlePinnedTime, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.IdlePinned }},
-	{replicaWait, func(s *pooldriver.Stats) *pooldriver.Histogram { return &s.Replica.Wait }},
-}
-
-// description is what the types of the semantic conventions say about a metric.
-type description interface {
-	Name() string
-	Unit() string
-	Description() string
-}
-
-// ours is a metric of our own.
-type ours struct{ name, description string }
-
-var (
-	idlePinnedTime = ours{"pooldriver.connection.idle_pinned_time", "The time between borrowing a connection and returning it to the pool in which no statement was running."}
-	replicaWait    = ours{"pooldriver.replica.wait_time", "The time for which reads have waited for a replica that had not replayed the writes of their context."}
-)
-
-func (o ours) Name() string        { return o.name }
-func (ours) Unit() string          { return "s" }
-func (o ours) Description() string { return o.description }

@@ -2,13 +2,27 @@ package otelpooldriver
 
 import (
 	"context"
-	"errors"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/semconv/v1.43.0/dbconv"
 
 	"github.com/pooldriver/pooldriver"
+	_ "github.com/pooldriver/pooldriver/inspect" // for the verdict
+	"github.com/pooldriver/pooldriver/internal/observe/metrics"
+)
+
+// The reasons of events. Their values are those of pooldriver.Stats.
+const (
+	// ReasonKey is the attribute of pooldriver.connection.closed: a pooldriver.CloseReason.
+	ReasonKey = attribute.Key("pooldriver.close.reason")
+	// FailureKey is the attribute of pooldriver.acquire.failures: a pooldriver.AcquireFailure.
+	FailureKey = attribute.Key("pooldriver.acquire.failure")
+	// OutcomeKey is the attribute of pooldriver.replica.reads: a pooldriver.ReplicaRead.
+	OutcomeKey = attribute.Key("pooldriver.replica.outcome")
+	// ReplicaKey is the attribute of the other metrics of replicas: the host.
+	ReplicaKey = attribute.Key("pooldriver.replica.host")
 )
 
 // Register makes the asynchronous instruments of c. When a reader collects, it reads them by one
@@ -23,58 +37,69 @@ func Register(c *pooldriver.Connector, options ...Option) (metric.Registration, 
 	}
 	cfg := newConfig(c, options)
 	meter := cfg.provider.Meter(ScopeName, metric.WithSchemaURL(SchemaURL))
-	var all observers
-	begun := c.Stats()
-	err := errors.Join(all.addConventions(meter, cfg.pool()), all.addOurs(meter, cfg.pool(), &begun))
-	if err != nil {
-		return nil, err
+	instruments := make([]metric.Observable, len(metrics.Figures))
+	for i := range metrics.Figures {
+		var err error
+		if instruments[i], err = instrumentOf(meter, &metrics.Figures[i]); err != nil {
+			return nil, err
+		}
 	}
 	return meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
-		f := figures{c.Stats(), c.Holders()}
-		for _, observe := range all.observe {
-			observe(o, &f)
+		s := metrics.Look(c)
+		for i, f := range metrics.Figures {
+			f.Get(s, func(value float64, labels ...string) {
+				attributes := []attribute.KeyValue{cfg.pool()}
+				for n, label := range labels {
+					attributes = append(attributes, attribute.String(f.Labels[n].OTel, label))
+				}
+				with := metric.WithAttributeSet(attribute.NewSet(attributes...))
+				if seconds, ok := instruments[i].(metric.Float64Observable); ok {
+					o.ObserveFloat64(seconds, value, with)
+				} else {
+					o.ObserveInt64(instruments[i].(metric.Int64Observable), int64(value), with)
+				}
+			})
 		}
 		return nil
-	}, all.instruments...)
+	}, instruments...)
 }
 
-// figures are what the instruments show.
-type figures struct {
-	pooldriver.Stats
-	holders []pooldriver.Holder
+// instrumentOf makes the instrument of a figure.
+func instrumentOf(meter metric.Meter, f *metrics.Figure) (metric.Observable, error) {
+	name, unit, text := nameOf(f.OTel), metric.WithUnit(f.Unit), metric.WithDescription(textOf(f.OTel, f.Help))
+	switch f.Kind {
+	case metrics.Counter:
+		return meter.Int64ObservableCounter(name, unit, text)
+	case metrics.Seconds:
+		return meter.Float64ObservableGauge(name, unit, text)
+	}
+	return meter.Int64ObservableUpDownCounter(name, unit, text)
 }
 
-// observers collects instruments, and the functions that give them their values.
-type observers struct {
-	instruments []metric.Observable
-	observe     []func(metric.Observer, *figures)
+// nameOf is the name of a metric: that of the conventions, or our own.
+func nameOf(name string) string {
+	if strings.HasPrefix(name, "db.") {
+		return name
+	}
+	return "pooldriver." + name
 }
 
-// add adds an instrument with one set of attributes. i may be an instrument that could not be made:
-// then Register fails.
-func (a *observers) add(i metric.Int64Observable, value func(*figures) int64, attributes ...attribute.KeyValue) {
-	with := metric.WithAttributeSet(attribute.NewSet(attributes...))
-	a.instruments = append(a.instruments, i)
-	a.observe = append(a.observe, func(o metric.Observer, f *figures) { o.ObserveInt64(i, value(f), with) })
+// conventions are the metrics of the semantic conventions.
+var conventions = []interface {
+	Name() string
+	Description() string
+}{
+	dbconv.ClientConnectionCount{}, dbconv.ClientConnectionMax{}, dbconv.ClientConnectionIdleMax{}, dbconv.ClientConnectionIdleMin{},
+	dbconv.ClientConnectionPendingRequests{}, dbconv.ClientConnectionTimeouts{}, dbconv.ClientConnectionCreateTime{},
+	dbconv.ClientConnectionWaitTime{}, dbconv.ClientConnectionUseTime{},
 }
 
-// addConventions adds the instruments of the semantic conventions.
-func (a *observers) addConventions(meter metric.Meter, pool attribute.KeyValue) error {
-	count, err1 := dbconv.NewClientConnectionCountObservable(meter)
-	a.add(count.Inst(), func(f *figures) int64 { return int64(f.Pool.Idle) },
-		pool, count.AttrClientConnectionState(dbconv.ClientConnectionStateIdle))
-	// Connections that are being dialled, checked or closed count as used: nobody can have them.
-	a.add(count.Inst(), func(f *figures) int64 { return int64(f.Pool.Active) },
-		pool, count.AttrClientConnectionState(dbconv.ClientConnectionStateUsed))
-	idleMax, err2 := dbconv.NewClientConnectionIdleMaxObservable(meter)
-	a.add(idleMax.Inst(), func(f *figures) int64 { return int64(f.MaxIdle) }, pool)
-	idleMin, err3 := dbconv.NewClientConnectionIdleMinObservable(meter)
-	a.add(idleMin.Inst(), func(f *figures) int64 { return int64(f.MinIdle) }, pool)
-	most, err4 := dbconv.NewClientConnectionMaxObservable(meter)
-	a.add(most.Inst(), func(f *figures) int64 { return int64(f.Pool.Max) }, pool)
-	pending, err5 := dbconv.NewClientConnectionPendingRequestsObservable(meter)
-	a.add(pending.Inst(), func(f *figures) int64 { return int64(f.Pool.Waiting) }, pool)
-	timeouts, err6 := dbconv.NewClientConnectionTimeoutsObservable(meter)
-	a.add(timeouts.Inst(), func(f *figures) int64 { return int64(f.AcquireFailures[pooldriver.AcquireTimeout]) }, pool)
-	return errors.Join(err1, err2, err3, err4, err5, err6)
+// textOf is the text of a metric: that of the conventions, or our own.
+func textOf(name, help string) string {
+	for _, c := range conventions {
+		if c.Name() == name {
+			return c.Description()
+		}
+	}
+	return help
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

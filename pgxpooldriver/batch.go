@@ -39,16 +39,16 @@ type batch struct {
 	queries []*pgx.QueuedQuery
 	source  batchSource
 
-	at     int    // queries that have begun
+	at     int    // how many queries have begun
 	now    *rows  // the rows of the present query; nil: none are open
 	spare  []rows // for the next queries
-	first  head   // of the present query, as far as it was not used yet
-	result *end   // of the present query; nil: it has not ended
-	err    error  // of the batch
+	first  head   // the description of the present query, until its rows take it
+	result *end   // how the present query has ended; nil: it has not
+	err    error  // why the batch as a whole has failed
 	closed bool
 }
 
-// mostSpare bounds how many rows the program keeps in memory with one of them.
+// mostSpare bounds spare: a program that keeps one of these rows keeps the memory of all.
 const mostSpare = 16
 
 var (
@@ -81,7 +81,7 @@ func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, e
 	if err != nil {
 		return nil, err
 	}
-	if r.set, err = l.execute(ctx, call); err != nil {
+	if r.driverRows, err = l.execute(ctx, call); err != nil {
 		return nil, err
 	}
 	if !owns {
@@ -93,7 +93,7 @@ func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, e
 // prepare makes the batch that pgx gets. It has none of the program's functions: they are called when their results are
 // asked for.
 func (r *batch) prepare(ctx context.Context) (direct.Call, error) {
-	call := direct.Call{Queries: true, Sender: &r.source}
+	call := direct.Call{ReturnsRows: true, Sender: &r.source}
 	items := make([]pgx.QueuedQuery, len(r.queries))
 	inner := make([]*pgx.QueuedQuery, len(items))
 	texts := make([]string, len(items))
@@ -107,7 +107,7 @@ func (r *batch) prepare(ctx context.Context) (direct.Call, error) {
 		call.Effect |= effect
 	}
 	r.source.batch.QueuedQueries = inner
-	call.Text, call.More = texts[0], texts[1:]
+	call.Text, call.MoreTexts = texts[0], texts[1:]
 	return call, nil
 }
 
@@ -284,18 +284,18 @@ type batchSource struct {
 	headed  bool     // the head of rows was given
 	onRow   bool     // rows is at a row that was not given yet
 	head    head     // of rows, if the decoder has its columns and row
-	end     end      // with head
+	end     end      // how the query has ended, if head is set
 	failed  error
 }
 
 // Send implements direct.Sender. The first result begins at once: so an error before that, as of a connection that is
 // gone, is that of the batch.
-func (s *batchSource) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
+func (s *batchSource) Send(ctx context.Context, dc driver.Conn, opts direct.SendOptions) (driver.Rows, error) {
 	c, err := pgxOf(dc)
 	if err != nil {
 		return nil, err
 	}
-	if how.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
+	if opts.Unkept && sideOf(c).mode == pgx.QueryExecModeCacheStatement {
 		return nil, errBatchUnkept
 	}
 	*s = batchSource{owner: s.owner, batch: s.batch} // nothing of an earlier try

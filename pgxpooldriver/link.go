@@ -26,14 +26,14 @@ type link struct {
 	// Of a loan: pgx's own connection, until endLoan, and what was open there before.
 	loan    direct.Loan
 	lent    *pgx.Conn
-	lentFor context.Context // whose settings it has
+	lentFor context.Context // the context for which pgx's own connection was lent, and whose settings it has
 	inTx    bool
 	reading bool
 
-	inner []inner // what a Conn or transaction has open
+	inner []inner // what the Conn or the transactions of the link have open
 
 	copying bool // a CopyFrom is running
-	left    bool // its Conn was released meanwhile
+	left    bool // its Conn was released while a CopyFrom ran
 
 	call direct.Call // the present call, of which nothing is kept
 	exec execution
@@ -164,7 +164,7 @@ func (l *link) executeLocked(ctx context.Context, call direct.Call) (driver.Rows
 func (l *link) sendLent(ctx context.Context, sender direct.Sender) (rows driver.Rows, err error) {
 	forgetTypes(l.lent) // the program may have registered some
 	err = l.loan.Call(func(dc driver.Conn) (err error) {
-		rows, err = sender.Send(ctx, dc, direct.How{})
+		rows, err = sender.Send(ctx, dc, direct.SendOptions{})
 		return err
 	})
 	return rows, err
@@ -259,9 +259,9 @@ func pgxOf(dc driver.Conn) (*pgx.Conn, error) {
 }
 
 // target is pgx's connection behind dc, and the arguments for a statement there.
-func target(dc driver.Conn, how direct.How, args []any) (*pgx.Conn, []any, error) {
+func target(dc driver.Conn, opts direct.SendOptions, args []any) (*pgx.Conn, []any, error) {
 	c, err := pgxOf(dc)
-	if err == nil && how.Unkept {
+	if err == nil && opts.Unkept {
 		args = unkept(c, args)
 	}
 	return c, args, err
@@ -275,8 +275,8 @@ type execution struct {
 }
 
 // Send implements direct.Sender.
-func (e *execution) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
-	c, args, err := target(dc, how, e.args)
+func (e *execution) Send(ctx context.Context, dc driver.Conn, opts direct.SendOptions) (driver.Rows, error) {
+	c, args, err := target(dc, opts, e.args)
 	if err == nil {
 		e.tag, err = c.Exec(ctx, e.text, args...)
 	}
@@ -350,7 +350,7 @@ type preparation struct {
 }
 
 // Send implements direct.Sender.
-func (p *preparation) Send(ctx context.Context, dc driver.Conn, _ direct.How) (driver.Rows, error) {
+func (p *preparation) Send(ctx context.Context, dc driver.Conn, _ direct.SendOptions) (driver.Rows, error) {
 	c, err := pgxOf(dc)
 	if err == nil {
 		p.description, err = c.Prepare(ctx, p.name, p.text)

@@ -17,7 +17,7 @@ import (
 // Pool has the methods of a *pgxpool.Pool, over the connections of a Connector. It is safe for concurrent use.
 type Pool struct {
 	connector *pooldriver.Connector
-	fault     error     // of every call; nil: calls run
+	fault     error     // the error of every call; nil: the pool works
 	idle      sync.Pool // of *link
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
 	"github.com/pooldriver/pooldriver/internal/direct"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 func TestAConnectorThatIsNotForPostgreSQLIsAnErrorOfEveryCall(t *testing.T) {
@@ -155,7 +155,7 @@ func TestTheColumnsOfABatchAreHeld(t *testing.T) {
 	fields := []pgconn.FieldDescription{{Name: "a", DataTypeOID: pgtype.Int4OID}}
 	b := batch{stream: stream{link: new(link)}, queries: make([]*pgx.QueuedQuery, 1)}
 	b.source = batchSource{left: 1, results: results{rows: columns{fields: fields}}, decoder: &decoder{types: pgtype.NewMap()}}
-	b.set = shared{&b.source, fields}
+	b.driverRows = shared{&b.source, fields}
 	rows, err := b.Query()
 	require.NoError(t, err)
 	require.EqualValues(t, pgtype.Int4OID, rows.FieldDescriptions()[0].DataTypeOID)

@@ -22,7 +22,7 @@ import (
 type rows struct {
 	feed    feed
 	decoder *decoder // nil: there is no result
-	values  [][]byte // of the present row
+	values  [][]byte // the values of the present row
 	tag     pgconn.CommandTag
 	err     error
 	closed  bool
@@ -217,11 +217,11 @@ type query struct {
 
 // stream are the virtual rows of a query or a batch.
 type stream struct {
-	link *link
-	ctx  context.Context // of the query
-	owns bool            // the link ends with them
-	set  driver.Rows     // nil: they are closed
-	dest [1]driver.Value
+	link       *link
+	ctx        context.Context // the context of the query
+	owns       bool            // the link ends with them
+	driverRows driver.Rows     // nil: they are closed
+	dest       [1]driver.Value
 
 	unlink func() bool // ends the wait for the end of ctx; nil: nobody waits
 	lost   error       // ctx has ended
@@ -235,10 +235,10 @@ func (s *stream) keep(in inner) { s.unlink = context.AfterFunc(s.ctx, func() { s
 func (s *stream) drop(in inner) {
 	l := s.link
 	l.mu.Lock()
-	set, owns := s.set, s.owns
+	set, owns := s.driverRows, s.owns
 	if set != nil { // else another call may have the link by now
 		_ = set.Close()
-		s.set, s.owns, s.lost = nil, false, ctxerr.WhatEnded(s.ctx)
+		s.driverRows, s.owns, s.lost = nil, false, ctxerr.WhatEnded(s.ctx)
 	}
 	l.mu.Unlock()
 	switch {
@@ -254,11 +254,11 @@ func (s *stream) drop(in inner) {
 func (s *stream) read(own driver.Value) (driver.Value, error) {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
-	if s.set == nil {
+	if s.driverRows == nil {
 		return nil, s.lost
 	}
 	s.dest[0] = own
-	err := s.set.Next(s.dest[:])
+	err := s.driverRows.Next(s.dest[:])
 	value := s.dest[0]
 	s.dest[0] = nil
 	return value, err
@@ -268,14 +268,14 @@ func (s *stream) read(own driver.Value) (driver.Value, error) {
 func (s *stream) finish() (err error) {
 	s.link.mu.Lock()
 	defer s.link.mu.Unlock()
-	if s.set == nil {
+	if s.driverRows == nil {
 		return s.lost
 	}
-	if lost, ok := s.set.(direct.Rows); ok {
+	if lost, ok := s.driverRows.(direct.Rows); ok {
 		err = lost.Lost()
 	}
-	err = cmp.Or(err, s.set.Close())
-	s.set = nil
+	err = cmp.Or(err, s.driverRows.Close())
+	s.driverRows = nil
 	if s.unlink != nil { // it was written before others let Close see that the rows are in memory
 		s.unlink()
 	}
@@ -299,7 +299,7 @@ func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*
 	}
 	q := &query{stream: stream{link: l, ctx: ctx, owns: owns}, source: source{text: text, args: args}}
 	q.source.owner = q
-	q.set, err = l.execute(ctx, direct.Call{Text: text, Args: values(args), Queries: true, Effect: effect, Sender: &q.source})
+	q.driverRows, err = l.execute(ctx, direct.Call{Text: text, Args: values(args), ReturnsRows: true, Effect: effect, Sender: &q.source})
 	if err != nil {
 		return failedRows(err), err
 	}
@@ -337,8 +337,8 @@ func (q *query) kept() { q.keep(q) }
 // column is the one column of all our rows, as database/sql would see them: its value is a whole row.
 var column = []string{"row"}
 
-// source sends a query, and reads its rows from pgx. It is used under the session's lock. Who reads rows ahead for
-// somebody else gets copies. The owner's row is held by its decoder.
+// source sends a query, and reads its rows from pgx. It is used under the session's lock. Rows that are read ahead are
+// copies; otherwise the owner's decoder has the present row.
 type source struct {
 	owner   keeper
 	text    string
@@ -353,8 +353,8 @@ type source struct {
 
 // Send implements direct.Sender. The first row is read at once, as in pgx's own package stdlib: so an error is
 // that of the query.
-func (s *source) Send(ctx context.Context, dc driver.Conn, how direct.How) (driver.Rows, error) {
-	c, args, err := target(dc, how, s.args)
+func (s *source) Send(ctx context.Context, dc driver.Conn, opts direct.SendOptions) (driver.Rows, error) {
+	c, args, err := target(dc, opts, s.args)
 	if err != nil {
 		return nil, err
 	}

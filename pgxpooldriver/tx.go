@@ -22,7 +22,7 @@ type Tx struct {
 	life    lifetime
 	closed  bool
 	lent    bool     // pgx's own connection was lent before it began
-	lender  bool     // Conn or LargeObjects was called on it
+	lends   bool     // Conn or LargeObjects was called on it
 	objects *objects // of LargeObjects; nil: none
 }
 
@@ -170,7 +170,7 @@ func (t *Tx) end(ctx, bound context.Context, how func(driver.Tx) error) (err err
 	defer func() { l.end(t, t.owns) }()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t.around == nil && !t.lent || t.lender {
+	if t.around == nil && !t.lent || t.lends {
 		l.endLoan(nil)
 	}
 	lentFor := l.lentFor
@@ -249,7 +249,7 @@ func (t *Tx) Conn() *pgx.Conn {
 	if err != nil {
 		return nil
 	}
-	t.lender = true
+	t.lends = true
 	return c
 }
 

@@ -16,7 +16,7 @@ import (
 
 // side is what a connection of pgx keeps for us.
 type side struct {
-	mode      pgx.QueryExecMode // the default
+	mode      pgx.QueryExecMode // the mode in which pgx executes by default
 	described bool              // pgx has a cache of descriptions
 
 	mu      sync.Mutex
@@ -63,7 +63,7 @@ type decoder struct {
 	owned   map[uint32]bool // types that were replaced by ownEnums
 
 	fields []pgconn.FieldDescription
-	values [][]byte // of the present row, in data
+	values [][]byte // the values of the present row, slices of data
 	data   []byte
 	plans  []pgtype.ScanPlan
 	dests  []reflect.Type // for which the plans were made

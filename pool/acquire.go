@@ -89,6 +89,9 @@ func (p *Pool[T]) acquire(ctx context.Context, who any, how Priority) (Lease[T],
 // the resource that BeforeAcquire has refused: until the acquirer is back in its place, no later acquirer is served.
 func (p *Pool[T]) enter(ctx context.Context, t *ticket, refused *resource[T]) (r *resource[T], w *waiter[T], err error) {
 	p.lock()
+	if p.mode != 0 {
+		p.consult() // now: from here on the lock is kept, so that an attempt with a higher number stands behind t
+	}
 	if refused != nil {
 		refused.w = nil // the acquirer still waits; its wait is counted when the wait ends
 		p.dropUnpreparedLocked(refused)
@@ -107,17 +110,11 @@ func (p *Pool[T]) enter(ctx context.Context, t *ticket, refused *resource[T]) (r
 func (p *Pool[T]) TryAcquire() (Lease[T], bool) {
 	for {
 		p.mu.Lock()
-		if p.idle.n == 0 || !p.queue.empty() || p.mode&modeClosed != 0 {
-			p.mu.Unlock()
-			return Lease[T]{}, false
+		if p.idle.n > 0 && p.queue.empty() {
+			p.consult()
 		}
 		var t ticket
-		if p.admitLocked(&t) != nil {
-			p.mu.Unlock()
-			return Lease[T]{}, false
-		}
-		if p.idle.n == 0 || !p.queue.empty() { // admitLocked may let go of the lock
-			p.leaveLocked(t.seq)
+		if p.idle.n == 0 || !p.queue.empty() || p.mode&modeClosed != 0 || p.admitLocked(&t) != nil {
 			p.mu.Unlock()
 			return Lease[T]{}, false
 		}
@@ -145,6 +142,7 @@ func (p *Pool[T]) tryPrepare(r *resource[T]) bool {
 func (p *Pool[T]) lendIdleLocked(t *ticket) *resource[T] {
 	r := p.takeIdleLocked()
 	p.acquires++
+	p.peak = max(p.peak, p.lentLocked())
 	if p.mode&modeRecovering != 0 {
 		r.probe = t.seq
 	}

@@ -175,7 +175,7 @@ func (p *Pool[T]) refuseHopeless(w *waiter[T], t *ticket) error {
 	return err
 }
 
-// chosenLocked is firstLocked for a resource that has become free. Waiters that are refused leave the queue,
+// chosenLocked returns the waiter that gets a resource which has become free. Waiters that are refused leave the queue,
 // but never the last one that could be served: the resource would be idle. Nor do they while each waiter
 // gets this resource or one that is being created.
 func (p *Pool[T]) chosenLocked() *waiter[T] {

@@ -140,18 +140,21 @@ func (p *Pool[T]) setStateLocked(s State) {
 	}
 }
 
-// admitLocked admits attempt t, or returns the error that refuses t. A new attempt gets its number.
-// admitLocked may release the lock for a while.
-func (p *Pool[T]) admitLocked(t *ticket) error {
-	if p.mode&modeInactive != 0 && p.mode&modeClosed == 0 && p.cfg.Strategy != nil {
-		inactive := p.sinceStart(p.inactiveSince)
-		p.mu.Unlock()
-		v := p.ask(Inactive, func() State { return p.cfg.Strategy.Refused(inactive) })
-		p.mu.Lock()
-		p.applyLocked(v)
+// consult asks the Strategy, while the breaker is Inactive, whether it is to stay so. The caller has the lock;
+// consult lets go of it meanwhile.
+func (p *Pool[T]) consult() {
+	if p.mode&modeInactive == 0 || p.mode&modeClosed != 0 || p.cfg.Strategy == nil {
+		return
 	}
-	// t gets its number after the lock was released for the last time: an attempt with a higher
-	// number must stand behind this one in the queue.
+	inactive := p.sinceStart(p.inactiveSince)
+	p.mu.Unlock()
+	v := p.ask(Inactive, func() State { return p.cfg.Strategy.Refused(inactive) })
+	p.mu.Lock()
+	p.applyLocked(v)
+}
+
+// admitLocked admits attempt t, or returns the error that refuses t. A new attempt gets its number.
+func (p *Pool[T]) admitLocked(t *ticket) error {
 	again := t.seq != 0
 	if !again {
 		p.seq++

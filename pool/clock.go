@@ -27,7 +27,8 @@ func (p *Pool[T]) nowLocked() int64 {
 	return now
 }
 
-// moveLocked forgets the waiters and timers of the other side: the pool may neither use nor stop them.
+// moveLocked is called when the pool is used in a bubble of testing/synctest, or outside again. It forgets the waiters and
+// timers of the other side: the pool may neither use nor stop them.
 // A timer that still fires does nothing; see setTimerLocked. Use on both sides at once is not
 // supported: the use of the other side's channel would end the process.
 func (p *Pool[T]) moveLocked() {

@@ -37,7 +37,9 @@ func (p *Pool[T]) Warm(ctx context.Context) error {
 			return err
 		}
 		if p.creating >= missing || !p.spareLocked() {
-			if err := p.awaitCreateLocked(ctx); err != nil {
+			ended := p.createEndsLocked()
+			p.mu.Unlock()
+			if err := p.awaitCreate(ctx, ended); err != nil {
 				return err
 			}
 			continue
@@ -71,13 +73,16 @@ func (p *Pool[T]) reserveForLocked(ctx context.Context, n int) (all []*waiter[T]
 	return all
 }
 
-// awaitCreateLocked releases the lock and sleeps until some create has ended.
-func (p *Pool[T]) awaitCreateLocked(ctx context.Context) error {
+// createEndsLocked is closed when some create has ended.
+func (p *Pool[T]) createEndsLocked() <-chan struct{} {
 	if p.createEnded == nil {
 		p.createEnded = make(chan struct{})
 	}
-	ended := p.createEnded
-	p.mu.Unlock()
+	return p.createEnded
+}
+
+// awaitCreate sleeps until ended is closed.
+func (p *Pool[T]) awaitCreate(ctx context.Context, ended <-chan struct{}) error {
 	select {
 	case <-ended:
 		return nil

@@ -92,7 +92,7 @@ func (p *Pool[T]) spareLocked() bool {
 // startCreateLocked starts one create: for w alone or, if w is nil, for the waiter that is
 // first in the queue when the create ends.
 func (p *Pool[T]) startCreateLocked(w *waiter[T]) {
-	c := &creation[T]{start: p.nowLocked(), alone: w != nil, beside: p.total > 0}
+	c := &creation[T]{start: p.nowLocked(), alone: w != nil, othersExist: p.total > 0}
 	switch {
 	case c.alone:
 		p.reserved++
@@ -131,12 +131,12 @@ func (p *Pool[T]) reserveLocked(w *waiter[T]) {
 
 // creation is a create that is running.
 type creation[T any] struct {
-	start  int64
-	w      *waiter[T] // the acquirer that has begun the create; nil: the pool has
-	seq    uint64     // w.seq at that time: w may belong to another acquirer now
-	alone  bool       // the create is for w alone
-	beside bool       // other resources existed when the create began
-	refill bool       // the create is for Min or MinIdle
+	start       int64
+	w           *waiter[T] // the acquirer that has begun the create; nil: the pool has
+	seq         uint64     // w.seq at that time: w may belong to another acquirer now
+	alone       bool       // the create is for w alone
+	othersExist bool       // other resources existed when the create began
+	refill      bool       // the create is for Min or MinIdle
 }
 
 // waits reports whether the acquirer that has begun c still waits.
@@ -231,7 +231,7 @@ func (p *Pool[T]) createFailed(c *creation[T], err error) {
 		p.report("Create", err)
 	}()
 	denied = p.says("Denied", p.cfg.Denied, err)
-	if kept = p.says("Full", p.cfg.Full, err) && p.crowded(c); !kept {
+	if kept = p.says("Full", p.cfg.Full, err) && p.refusedInCrowd(c); !kept {
 		v = p.judgeCreate(err)
 	}
 }

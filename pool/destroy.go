@@ -24,7 +24,7 @@ const (
 // destroyed in the background. r keeps its place until then. The caller must call balanceLocked
 // next.
 func (p *Pool[T]) retireLocked(r *resource[T], why Reason) {
-	r.stamp++ // no lease of r is valid any more
+	r.stamp++ // leases of r that were given before are invalid
 	if w := r.w; w != nil {
 		r.w = nil
 		p.recycleLocked(w)

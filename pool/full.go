@@ -26,12 +26,12 @@ type full struct {
 // liveLocked is how many resources are open, lent or not.
 func (p *Pool[T]) liveLocked() int { return p.total - p.creating - p.destroying }
 
-// crowded reports whether c, which the server has refused, was not alone, or a crowd was refused just
+// refusedInCrowd reports whether c, which the server has refused, was not alone, or a crowd was refused just
 // before. p.total still counts c.
-func (p *Pool[T]) crowded(c *creation[T]) bool {
+func (p *Pool[T]) refusedInCrowd(c *creation[T]) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if now := p.nowLocked(); c.beside || p.total > 1 {
+	if now := p.nowLocked(); c.othersExist || p.total > 1 {
 		p.full.crowd = now
 	} else if p.full.crowd == 0 || now >= later(p.full.crowd, probeFull) {
 		return false

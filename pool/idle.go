@@ -6,7 +6,7 @@ type idleList[T any] struct {
 	ring []*resource[T] // length a power of two
 	head int            // index of the oldest
 	n    int
-	last uint64 // order of the newest
+	last uint64 // idleOrder of the newest resource
 }
 
 func (l *idleList[T]) at(i int) *resource[T] { return l.ring[(l.head+i)&(len(l.ring)-1)] }

@@ -46,9 +46,9 @@ const (
 	longestDenied  = time.Second
 )
 
-// outage describes a row of failed creates. The pool's lock protects it.
+// outage describes a series of failed creates. The pool's lock protects it.
 type outage struct {
-	failures   int // in a row; 0: there is no row, and the fields up to nextRefill mean nothing
+	failures   int // failed creates in a row; 0: there is no series, and the fields up to nextRefill mean nothing
 	firstAt    int64
 	failedAt   int64
 	denied     bool          // the last create was refused, and others share its error
@@ -56,7 +56,7 @@ type outage struct {
 	nextCreate int64         // no create starts before it, except those of Warm
 	refill     time.Duration // the last pause between two of the pool's own creates
 	nextRefill int64
-	mixedUntil int64 // until then an outage takes mixedFailures; kept after the row
+	mixedUntil int64 // until then an outage takes mixedFailures; kept after the series
 
 	timer   *time.Timer // calls balanceLocked; not stopped when the outage ends
 	timerAt int64       // 0: the timer is not set

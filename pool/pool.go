@@ -63,6 +63,7 @@ type Pool[T any] struct {
 	queue      waitQueue[T]
 	free       *waiter[T]
 	acquires   uint64 // resources lent, also those taken back before the acquirer had them
+	peak       int    // see Stats.Peak
 	handed     int    // counts up to rotation; see rotation
 	seq        uint64
 	idle       idleList[T]

@@ -52,7 +52,7 @@ type waiter[T any] struct {
 	// acquirer is not refused. It is written when the acquirer enters the queue, by itself.
 	ahead    int64
 	pipeline uint64          // the number of the TakeAlong that took it last
-	ctx      context.Context // for the values of a create
+	ctx      context.Context // the acquirer's context, whose values a create gets
 	who      any             // the argument of AcquireAs
 	err      error
 }
@@ -224,6 +224,7 @@ func (p *Pool[T]) grantLocked(w *waiter[T], r *resource[T], fresh bool) {
 	w.state, w.r, w.fresh = stateDelivered, r, fresh
 	r.w = w
 	p.acquires++
+	p.peak = max(p.peak, p.lentLocked())
 	if p.target != 0 {
 		r.lentAt = p.clock.Coarse()
 	}

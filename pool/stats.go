@@ -59,9 +59,14 @@ type Stats struct {
 	Checking   int
 	Destroying int
 
-	Waiting   int   // acquirers in the queue
-	Following int   // acquirers that others have taken along; see Lease.TakeAlong
-	State     State // of the circuit breaker
+	Waiting   int // acquirers in the queue
+	Following int // acquirers that others have taken along; see Lease.TakeAlong
+	// LongestWait is how long the acquirer that came first has been in the queue, and CreatingFor how long
+	// the first create that runs has been running; 0: there is none.
+	LongestWait, CreatingFor time.Duration
+	// Peak is the highest number of Lent since the last call of TakePeak.
+	Peak  int
+	State State // of the circuit breaker
 
 	// Overloaded: the delay of the queue has been above Config.QueueTarget for QueueInterval, and new
 	// acquirers are refused, or would be. PredictedWait is how long an acquirer that comes now waits, as far
@@ -126,11 +131,26 @@ func (d Destroyed) Sum() uint64 {
 		d.Discarded + d.Flushed + d.Resized + d.Closed
 }
 
-// movesOf is Stats.Moves: a resource that was lent is still lent or has come back.
+// movesOf returns Stats.Moves, the resources lent plus those that came back: each one that was lent is still lent or
+// has come back.
 func movesOf(acquires uint64, lent int) uint64 { return acquires + (acquires - uint64(lent)) }
+
+// TakePeak returns Stats.Peak, which begins anew.
+func (p *Pool[T]) TakePeak() (peak int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	lent := p.lentLocked()
+	peak, p.peak = max(p.peak, lent), lent
+	return peak
+}
 
 func (p *Pool[T]) lentLocked() int {
 	return p.total - p.idle.n - p.creating - p.checking - p.destroying
+}
+
+// agoSeen is sinceStart for Stats, which may be called outside while a bubble of testing/synctest uses the pool.
+func (p *Pool[T]) agoSeen(start int64) time.Duration {
+	return time.Duration(max(0, p.clock.Glance()-start))
 }
 
 // Stats reports the present state of the pool and its counters.
@@ -168,6 +188,15 @@ func (p *Pool[T]) Stats() Stats {
 		s.PredictedWait = time.Duration(p.predictedLocked())
 	}
 	s.Lent = p.lentLocked()
+	s.Peak = max(p.peak, s.Lent)
+	if w := p.queue.oldest(); w != nil {
+		if start := w.start.Load(); start != 0 { // else it is about to look at the clock
+			s.LongestWait = p.agoSeen(start)
+		}
+	}
+	if len(p.creations) > 0 {
+		s.CreatingFor = p.agoSeen(p.creations[0].start)
+	}
 	s.Moves = movesOf(p.acquires, s.Lent)
 	d, waits := p.count.destroyed, p.waits
 	p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -62,7 +62,7 @@ func TestEveryMetricIsDescribedAndEveryDescriptionIsAMetric(t *testing.T) {
 	registry.MustRegister(NewCollector(c, ""))
 	families, err := registry.Gather()
 	require.NoError(t, err)
-	require.Len(t, families, len(NewCollector(c, "").(*collector).all)-1, "the lag of a replica is not known yet")
+	require.Len(t, families, len(NewCollector(c, "").(*collector).all)-3, "the lag of a replica is not known yet, no label has arrived, and no statement has failed")
 	for _, f := range families {
 		for _, m := range f.Metric {
 			labels := map[string]string{}
@@ -90,6 +90,7 @@ pooldriver_acquire_failures_total{pool="shop",reason="cancelled"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="closed"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="deadlock"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="dial_failed"} 0
+pooldriver_acquire_failures_total{pool="shop",reason="gave_up"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="overloaded"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="queue_full"} 0
 pooldriver_acquire_failures_total{pool="shop",reason="timeout"} 1
@@ -104,6 +105,21 @@ pooldriver_connections_max{pool="shop"} 2
 # TYPE pooldriver_waiters gauge
 pooldriver_waiters{pool="shop"} 0
 `), "pooldriver_acquire_failures_total", "pooldriver_connections", "pooldriver_connections_max", "pooldriver_waiters"))
+}
+
+func TestTheVerdictIsAFigure(t *testing.T) {
+	c, db := open(t)
+	require.NoError(t, testutil.CollectAndCompare(NewCollector(c, "shop"), strings.NewReader(`
+# HELP pooldriver_verdict The rows of the inspector's table that apply now, by name: 2 is bad, 1 is busy, 0 is calm.
+# TYPE pooldriver_verdict gauge
+pooldriver_verdict{pool="shop",rule="well"} 0
+`), "pooldriver_verdict"))
+	use(t, db)
+	require.NoError(t, testutil.CollectAndCompare(NewCollector(c, "shop"), strings.NewReader(`
+# HELP pooldriver_verdict The rows of the inspector's table that apply now, by name: 2 is bad, 1 is busy, 0 is calm.
+# TYPE pooldriver_verdict gauge
+pooldriver_verdict{pool="shop",rule="failed"} 1
+`), "pooldriver_verdict"))
 }
 
 func TestBucketsCountWhatIsInTheLowerOnes(t *testing.T) {

@@ -70,18 +70,18 @@ func (t *template) Guard() session.Guard { return &guard{stage: t.stage, templat
 type guard struct {
 	stage    *stage
 	template *template
-	effect   dialects.Effect // of its statements, since it was clean
+	effect   dialects.Effect // the effect of the session's statements since it was last clean
 	alone    dialects.SandboxLocals
 	lent     bool   // a function of Raw has had the driver's connection
-	ahead    bool   // settings are in force for what follows, which is a loan
+	ahead    bool   // settings were set for the loan that follows
 	changed  change // the first change of the session since it was clean
 	dead     bool
-	ended    error // of the context whose end has ended the session; nil: none
+	ended    error // the error of the context whose end has ended the session; nil: none has
 }
 
 // change is what has changed the session, or may have.
 type change struct {
-	what string // a statement without literals; empty: nothing has
+	what string // the statement that changed the session, without literals; empty: none has
 	at   place
 }
 
@@ -356,13 +356,13 @@ func (g *guard) setNow(ctx context.Context, settings []dialects.ContextSetting) 
 	return nil
 }
 
-// Lend: what a function of Raw does stands in a savepoint, and each call of a loan in one of its own. If rows of the loan are
-// open, there is none.
+// Lend prepares the session for a function of Raw, or for one call of a loan: it sets a savepoint, to which an error
+// goes back. While rows of the loan are open it sets none.
 func (g *guard) Lend() {
 	st := g.stage
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	_ = g.afterRaw() // of the last call of the loan, which has failed
+	_ = g.afterRaw() // ends the savepoint of the loan's last call, which has failed
 	if st.tx == nil && st.traits.ErrorFailsTx && g.usable() == nil {
 		texts := st.outside()
 		if g.ahead {
@@ -447,7 +447,7 @@ func (s *statement) Read(read func() error) error {
 	err := read()
 	switch {
 	case err == io.EOF && !driverconn.HasNextResultSet(s.rows):
-		s.stopped = s.watch.end() // nothing runs any more
+		s.stopped = s.watch.end() // nothing runs on the session any more
 		s.watch = nil
 	case err != nil && err != io.EOF:
 		s.err = err

@@ -29,7 +29,7 @@ type lockWait struct {
 	mu     sync.Mutex // protects following fields
 	over   bool
 	cancel func() // ends the question; nil: nobody asks
-	found  string // who is in the way, as far as that was asked
+	found  string // who blocks the statement; empty: not known yet
 }
 
 func (w *lockWaits) begin(st *stage, text string) *lockWait {
@@ -66,7 +66,7 @@ func (l *lockWait) ask(of beneath.Beneath, text string) {
 	}
 	blockers := blockersOf(ctx, of, l.st.process())
 	if len(blockers) == 0 {
-		return // it works, and waits for nobody
+		return // the operation makes progress, so nobody blocks it
 	}
 	found := whoAre(of, blockers)
 	l.mu.Lock()

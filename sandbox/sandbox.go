@@ -23,10 +23,10 @@ type sandbox struct {
 	name     string // of the test
 	t        testing.TB
 	of       beneath.Beneath
-	inner    *pooldriver.Connector // over the stage
+	inner    *pooldriver.Connector // the Connector that the test uses, over the stage
 	db       atomic.Pointer[sql.DB]
 	stage    *stage
-	speaker  *speaker
+	testLog  *testLog
 	patience time.Duration
 	parent   *sandbox // nil: this one has begun the stage
 	level    string   // the savepoint of a subtest
@@ -58,7 +58,7 @@ func start(t testing.TB, connector *pooldriver.Connector) *sandbox {
 		return around
 	}
 	s := &sandbox{
-		name: t.Name(), t: t, of: of, speaker: newSpeaker(t), parent: around,
+		name: t.Name(), t: t, of: of, testLog: newTestLog(t), parent: around,
 		checkouts: map[*checkout]bool{}, prepared: map[driver.Stmt]prepared{},
 		goroutine: goroutine.Number(), testCtx: t.Context(),
 	}
@@ -129,7 +129,7 @@ func (s *sandbox) begin() error {
 		return fmt.Errorf("no connection for the test: %w", err)
 	}
 	var say speech
-	say.to.Store(s.speaker)
+	say.to.Store(s.testLog)
 	s.stage, err = newStage(ctx, taken, s.of, &say, turns.shared(s.of) || open.ofTest(s.name))
 	if err != nil {
 		taken.Discard()
@@ -172,7 +172,7 @@ func (s *sandbox) beginInside(parent *sandbox) error {
 	}
 	parent.child = s
 	s.stage, s.level = parent.stage, level
-	s.stage.tell.to.Store(s.speaker)
+	s.stage.tell.to.Store(s.testLog)
 	s.openHandle()
 	return nil
 }
@@ -185,7 +185,7 @@ func (s *sandbox) lateParallel() error {
 
 // openHandle makes the Connector over the stage, and the handle.
 func (s *sandbox) openHandle() {
-	s.inner = s.of.Over(&template{Template: s.of.Template(), stage: s.stage, hook: s.of.Config().AfterConnect}, beneath.Over{
+	s.inner = s.of.ConnectorOver(&template{Template: s.of.Template(), stage: s.stage, hook: s.of.Config().AfterConnect}, beneath.Over{
 		Patience: s.patience, Watch: func() beneath.Watcher { return &checkout{s: s} },
 	}).(*pooldriver.Connector)
 	db := sql.OpenDB(s.inner)
@@ -214,14 +214,14 @@ func (s *sandbox) end() {
 	s.stage.stop()
 	_ = s.inner.Close()
 	s.closeHandle()
-	s.speaker.close()
+	s.testLog.close()
 	var err error
 	if s.parent == nil {
 		err = s.stage.end()
 		s.leave()
 	} else {
 		err = s.stage.leave(s.level)
-		s.stage.tell.to.Store(s.parent.speaker)
+		s.stage.tell.to.Store(s.parent.testLog)
 		s.parent.mu.Lock()
 		s.parent.child = nil
 		s.parent.mu.Unlock()

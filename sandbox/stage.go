@@ -42,12 +42,12 @@ type stage struct {
 	guard  bool                // the savepoint of a statement is open
 	tx     *level              // the transaction of the program that is open; nil: none
 	depth  int                 // how many savepoints of subtests are open
-	ever   dialects.Effect     // of all statements
+	ever   dialects.Effect     // the effect of all statements so far
 	broken error               // why nothing can be executed any more; nil: it can
-	open   map[*statement]bool // with rows that are open
+	open   map[*statement]bool // statements whose rows are open
 
 	// The following fields are used only with a keeper.
-	set      map[string]string // settings of contexts that are in force, with the values before them
+	set      map[string]string // context settings in force, with the values that they replaced
 	bases    map[string]string // values of settings that are known, until a text may have changed them
 	deferred []string          // constraints that are initially deferred
 	asked    bool              // deferred is known: tables have not changed since the server was asked
@@ -170,12 +170,6 @@ func (st *stage) interrupt() {
 
 // process is the server's number of the session, 0 if it has none.
 func (st *stage) process() uint64 { return dialects.ProcessID(st.server) }
-
-// onlyReads reports whether a text is known to change nothing.
-func (st *stage) onlyReads(text string) bool {
-	judge, ok := st.dialect.(dialects.ReadJudge)
-	return ok && judge.OnlyReads(text)
-}
 
 // brief is a text for an error: without literals.
 func (st *stage) brief(text string) string { return connpool.Outline(st.dialect, &text) }

@@ -31,7 +31,7 @@ type statement struct {
 	preparing bool
 	answered  bool // the server has begun to answer with rows
 	rows      driver.Rows
-	err       error // of a read of rows
+	err       error // the error that reading the rows has met
 	stopped   bool  // the server was asked to stop it, before its rows were over
 	ended     bool
 	effect    dialects.Effect
@@ -52,7 +52,7 @@ func (g *guard) begin(ctx context.Context, of *session.Statement) (*statement, e
 	g.effect |= effect
 	st.ever |= effect
 	s := &statement{g: g, ctx: ctx, text: text, auto: st.tx == nil, settings: of.Cargo.Settings(), effect: effect}
-	s.batch = of.Direct != nil && of.Direct.More != nil
+	s.batch = of.Direct != nil && of.Direct.MoreTexts != nil
 	if effect.Dirty() {
 		s.at = here()
 	}
@@ -363,7 +363,7 @@ func (s *statement) commit() error {
 	if st.asked && len(st.deferred) == 0 && !l.Defers && len(l.Drop)+len(l.Empty) == 0 && len(l.Settings) == len(s.settings) {
 		return nil // most statements
 	}
-	if len(l.Settings) == len(s.settings) && st.onlyReads(s.text) {
+	if len(l.Settings) == len(s.settings) && st.dialect.OnlyReads(s.text) {
 		return nil
 	}
 	check, err := st.checks(l)
@@ -391,7 +391,7 @@ func (s *statement) endGuarded(err error) error {
 	if !s.answered {
 		undone = s.ctx.Err()
 	}
-	writes := !s.preparing && !st.onlyReads(s.text)
+	writes := !s.preparing && !st.dialect.OnlyReads(s.text)
 	switch {
 	case undone != nil && writes && !s.auto:
 		return errors.Join(undone, st.rollback())

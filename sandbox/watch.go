@@ -64,7 +64,7 @@ func (c *checkout) Give() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if c.s.checkouts[c] && c.rows && !c.ofConn() {
-		c.s.cutLocked(c, c.ctx) // rows
+		c.s.cutLocked(c, c.ctx) // closes rows that the test has left open
 	}
 	delete(c.s.checkouts, c)
 }

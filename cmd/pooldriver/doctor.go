@@ -3,27 +3,23 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/cmd/pooldriver/internal/doctor"
 )
 
-// doctorCommand examines a server, or a program's pool.
+// doctorCommand examines a server.
 type doctorCommand struct {
-	Of       []string `arg:"" optional:"" name:"dsn-or-url" help:"The DSN, the URL of the program's inspect.Handler, or both. Without a DSN it is taken from POOLDRIVER_DSN, and - reads it from the standard input: other users of the machine can read a command line."`
-	Replicas int      `default:"1" help:"How many processes of the program there are."`
-	Surge    string   `default:"0" help:"How many more there are during a rollout: a number, or a percentage, such as Kubernetes' 25%."`
-	JSON     bool     `name:"json" help:"Print JSON, for programs."`
-	Strict   bool     `help:"Warnings end with status 2, too."`
-
-	Load loadFlags `embed:""`
+	DSN      string `arg:"" optional:"" help:"The DSN. Without it, it is taken from POOLDRIVER_DSN, and - reads it from the standard input: other users of the machine can read a command line."`
+	Replicas int    `default:"1" help:"How many processes of the program there are."`
+	Surge    string `default:"0" help:"How many more there are during a rollout: a number, or a percentage, such as Kubernetes' 25%."`
+	JSON     bool   `name:"json" help:"Print JSON, for programs."`
+	Strict   bool   `help:"Warnings end with status 2, too."`
 }
 
 // Help is shown by --help.
@@ -35,85 +31,23 @@ func (d *doctorCommand) Help() string {
 func (d *doctorCommand) Run(w io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	dsn, page, err := d.of()
+	dsn, err := readDSN(cmp.Or(d.DSN, os.Getenv("POOLDRIVER_DSN")))
 	if err != nil {
 		return err
 	}
-	var c *pooldriver.Connector
-	report := new(doctor.Report)
-	if dsn != "" {
-		c = pooldriver.New(dsn)
-		if err := c.Err(); err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		report.Target = c.Target()
+	c := pooldriver.New(dsn)
+	if err := c.Err(); err != nil {
+		return err
 	}
+	defer func() { _ = c.Close() }()
 	plan, err := doctor.NewPlan(c, d.Replicas, d.Surge)
 	if err != nil {
 		return err
 	}
-	if page != "" {
-		if err := program(ctx, report, page, &plan); err != nil {
-			return err
-		}
-	}
-	spare := 0
-	if dsn != "" {
-		report.Settings(c.Settings())
-		spare = doctor.Server(ctx, report, dsn, &plan)
-	}
-	if d.Load.Load {
-		if err := d.Load.run(ctx, report, dsn, &plan, spare); err != nil {
-			return err
-		}
-	}
+	report := &doctor.Report{Target: c.Target()}
+	report.Settings(c.Settings())
+	doctor.Server(ctx, report, dsn, &plan)
 	return d.print(w, report)
-}
-
-// program examines the program whose inspector has this address.
-func program(ctx context.Context, r *doctor.Report, page string, plan *doctor.Plan) error {
-	address, err := jsonOf(page)
-	if err != nil {
-		return err
-	}
-	s, err := fetch(ctx, address)
-	if err != nil {
-		return err
-	}
-	p, err := doctor.Choose(s.Pools, r.Target)
-	if err != nil {
-		return err
-	}
-	doctor.Program(r, p, plan)
-	if r.Target == "" {
-		r.Target = p.Name
-		r.Add(doctor.Finding{
-			Level: doctor.Note, Check: "server", Found: "the server was not asked: the program's page shows no DSN",
-			Type: "POOLDRIVER_DSN=… pooldriver doctor " + page,
-		})
-	}
-	return nil
-}
-
-// of sorts the arguments.
-func (d *doctorCommand) of() (dsn, page string, err error) {
-	for _, a := range d.Of {
-		into := &dsn
-		if strings.HasPrefix(a, "http://") || strings.HasPrefix(a, "https://") {
-			into = &page
-		}
-		if *into != "" {
-			return "", "", errors.New("doctor takes one DSN and one URL at most")
-		}
-		*into = a
-	}
-	dsn = cmp.Or(dsn, os.Getenv("POOLDRIVER_DSN"))
-	if dsn == "" && page != "" {
-		return "", page, nil
-	}
-	dsn, err = readDSN(dsn)
-	return dsn, page, err
 }
 
 // print prints the report, and returns its exit status.

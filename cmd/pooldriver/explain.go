@@ -41,13 +41,12 @@ func (e *explain) Run(w io.Writer) error {
 
 // pipelined says whether a query may be in a pipeline, and why not.
 func pipelined(c *pooldriver.Connector, d dialects.Dialect, query string) string {
-	judge, ok := d.(dialects.ReadJudge)
 	switch effect := d.Effect(query); {
 	case d.Name() != "postgres":
 		return "No: only PostgreSQL has pipelines."
 	case effect != dialects.Clean:
 		return fmt.Sprintf("No: it may leave something in its session (%s).", effect)
-	case !ok || !judge.OnlyReads(query):
+	case !d.OnlyReads(query):
 		return "No: it is not known to read and do nothing else."
 	case settingOf(c, "pool_pipeline") == "0":
 		return "No: pool_pipeline is 0. With pool_pipeline=16 it may" + may

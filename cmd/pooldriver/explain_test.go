@@ -2,9 +2,14 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver"
 )
 
 func TestExplainSaysWhatADSNMeansWithoutItsSecret(t *testing.T) {
@@ -32,6 +37,30 @@ func TestExplainShowsWhatTheDriverIsTold(t *testing.T) {
 			require.Regexp(t, w, out.String())
 		}
 		require.NotContains(t, out.String(), "hunter2")
+	}
+}
+
+// TestTheDefaultOfADialectIsNotSet: of what nobody has written, nothing is shown as set.
+func TestTheDefaultOfADialectIsNotSet(t *testing.T) {
+	for dsn, want := range map[string]string{
+		"postgres://db/shop": `defaults:(\n.*)*\n  pool_lazy_begin +true +BeginTx`,
+		"sqlite:x.db":        `defaults:(\n.*)*\n  pool_lazy_begin +false +BeginTx`,
+		"postgres://db/shop?pool_lazy_begin=false": `set in the DSN:\n  pool_lazy_begin +false \(default true\)`,
+		"sqlite:x.db?pool_lazy_begin=true":         `set in the DSN:\n  pool_lazy_begin +true \(default false\)`,
+	} {
+		var out bytes.Buffer
+		require.NoError(t, (&explain{DSN: dsn}).Run(&out), dsn)
+		require.Regexp(t, want, out.String(), dsn)
+		c := pooldriver.New(dsn)
+		written := strings.Contains(dsn, "pool_lazy_begin")
+		require.Equal(t, written, strings.Contains(c.LogValue().String(), "pool_lazy_begin"), dsn)
+	}
+	c := pooldriver.Wrap(stdlib.GetConnector(pgx.ConnConfig{}))
+	require.NotContains(t, c.LogValue().String(), "pool_lazy_begin")
+	for _, s := range c.Settings() {
+		if s.Name == "pool_lazy_begin" {
+			require.Equal(t, []string{"false", "false"}, []string{s.Value, s.Default})
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func TestAnErrorHasTheNameOfTheCommandOnce(t *testing.T) {
 	for want, args := range map[string][]string{
 		"pooldriver: error: pool_max_conns: 0 is too small; the least is 1\n":                                                           {"explain", "sqlite:x.db?pool_max_conns=0"},
 		"pooldriver: error: unknown parameter pool_max_cons in the DSN; did you mean pool_max_conns?\n":                                 {"explain", "sqlite:x.db?pool_max_cons=1"},
-		"pooldriver: error: doctor takes one DSN and one URL at most\n":                                                                 {"doctor", "sqlite:x.db", "sqlite:y.db"},
+		"pooldriver: error: unexpected argument sqlite:y.db\n":                                                                          {"doctor", "sqlite:x.db", "sqlite:y.db"},
 		"pooldriver: error: the DSN's parameter pool_min_conns wants a whole number\n":                                                  {"doctor", "sqlite:x.db?pool_min_conns=x"},
 		"pooldriver: error: \"x\" is no URL of a page: it is the program's inspect.Handler, such as http://localhost:6060/debug/pool\n": {"top", "x"},
 	} {

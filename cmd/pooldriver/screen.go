@@ -12,18 +12,22 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/inspect"
+	"github.com/pooldriver/pooldriver/internal/observe/metrics"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
 // endLine clears the rest of a line of the screen.
 const endLine = "\x1b[K\r\n"
 
-// render draws the pools for a terminal of this width and height. height 0: an endless page, which
-// leaves nothing out and clears nothing.
-func render(s inspect.Snapshot, width, height int) string {
+// render draws the pools for a terminal of this width and height, from a line on, which it returns: there may be fewer. height 0: an
+// endless page, which leaves nothing out and clears nothing.
+func render(s inspect.Snapshot, width, height, from int) (text string, first int) {
 	var lines []string
 	for _, p := range s.Pools {
 		lines = append(lines, poolLines(p, s.At, width)...)
+		if height == 0 {
+			lines = append(lines, figureLines(p)...)
+		}
 	}
 	if len(s.Pools) == 0 {
 		lines = []string{"The program shows no pool: inspect.Handler was given no Connector."}
@@ -32,20 +36,30 @@ func render(s inspect.Snapshot, width, height int) string {
 		lines[i] = printable(line)
 	}
 	if height == 0 {
-		return strings.Join(lines, "\n") + "\n"
+		return strings.Join(lines, "\n") + "\n", 0
 	}
-	if len(lines) > height {
-		lines = append(lines[:height-1], fmt.Sprintf("… %d more lines in a higher terminal", len(lines)-height+1))
+	if all := len(lines); all > height {
+		first = min(from, all-height+1)
+		last := first + height - 1
+		lines = append(slices.Clone(lines[first:last]), fmt.Sprintf("lines %d to %d of %d: the arrow keys, PgUp, PgDn, j and k move, q ends", first+1, last, all))
 	}
 	for i, line := range lines {
 		lines[i] = clip(line, width)
 	}
-	return strings.Join(lines, endLine) + "\x1b[K" // no newline: it would scroll the screen
+	return strings.Join(lines, endLine) + "\x1b[K", first // no newline: it would scroll the screen
+}
+
+// figureLines are the figures that are not 0.
+func figureLines(p inspect.Pool) (lines []string) {
+	for _, f := range metrics.Print(&metrics.Snapshot{Stats: p.Stats, Holders: p.Holders, At: p.At}) {
+		lines = append(lines, fmt.Sprintf("%-50s %12s", f.Name, f.Value))
+	}
+	return append([]string{"", "FIGURES"}, lines...)
 }
 
 // events is the line of what has happened, beside waits.
 func events(p inspect.Pool) string {
-	line := fmt.Sprintf("failed dials %d   timeouts %d", p.Stats.DialErrors, p.Stats.Pool.Timeouts)
+	line := fmt.Sprintf("failed dials %d   no connection in 1m: %s", p.Stats.DialErrors, cmp.Or(inspect.Failures(p.Recent.Failed), "0"))
 	if p.Stats.Pipelined > 0 {
 		line += fmt.Sprintf("   pipelined %d of %d", p.Recent.Pipelined, p.Recent.Acquired)
 	}
@@ -61,16 +75,17 @@ func events(p inspect.Pool) string {
 // poolLines returns the lines of a page about one pool, the most important line first.
 func poolLines(p inspect.Pool, now time.Time, width int) []string {
 	s := p.Stats.Pool
-	figures := fmt.Sprintf("in use %d of %d   in the pool %d   waiting %d   wait p99 %s", s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent))
-	lines := append([]string{p.Name}, wrap(printable(p.Verdict.Sentence), width)...)
+	figures := fmt.Sprintf("in use %d of %d   in the pool %d   waiting %d   wait p99 %s   most in use in 1h %d", s.Lent, s.Max, s.Idle, s.Waiting, wait(p.Recent), p.Stats.Peak)
+	lines := append([]string{p.Name}, wrap(printable(p.Verdict.String()), width)...)
+	for _, v := range p.Besides {
+		lines = append(lines, wrap(printable(v.String()), width)...)
+	}
 	if p.Earlier != nil {
 		lines = append(lines, wrap(printable("("+inspect.Brief(p.Earlier.Ago)+" ago: "+p.Earlier.Sentence+")"), width)...)
 	}
 	lines = append(lines, figures, events(p), bar(p))
-	if w := p.Stats.Enough; w.Unknown == "" && w.Conns > 0 {
-		lines = append(lines, wrap(w.String(), width)...)
-	}
 	lines = append(lines, minute(p.Lines)...)
+	lines = append(lines, otherLines(p, now)...)
 	lines = append(lines, "")
 	lines = append(lines, labelLines(p)...)
 	holders := slices.Clone(p.Holders)
@@ -109,6 +124,29 @@ func poolLines(p inspect.Pool, now time.Time, width int) []string {
 		lines = append(lines, fmt.Sprintf("%-16s %9s %9s %s", clip(cmp.Or(w.Label, "-"), 16), inspect.Brief(now.Sub(w.Since)), left, w.Task))
 	}
 	return append(lines, "")
+}
+
+// otherLines are the replicas and the listener.
+func otherLines(p inspect.Pool, now time.Time) (lines []string) {
+	for _, o := range inspect.OthersOf(p) {
+		state := o.State
+		if o.Ill {
+			state = "! " + state
+		}
+		since := ""
+		if !o.Since.IsZero() {
+			since = inspect.Brief(now.Sub(o.Since))
+		}
+		lines = append(lines, fmt.Sprintf("%-24s %-14s %9s %-12s %5d %9s %s", clip(o.Name, 24), clip(state, 14), since, clip(o.InUse, 12), o.Waiting, o.Lag, cmp.Or(o.Why, o.Done)))
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	lines = append([]string{"", fmt.Sprintf("%-24s %-14s %9s %-12s %5s %9s %s", "BESIDE THE POOL", "STATE", "FOR", "IN USE", "WAIT", "BEHIND", "LAST ERROR, OR WHAT IT HAS DONE")}, lines...)
+	if reads := inspect.ReadsOf(p); reads != "" {
+		lines = append(lines, "reads for replicas: "+reads)
+	}
+	return lines
 }
 
 // follow says how many queries come behind the statement of a holder.

@@ -38,7 +38,8 @@ func (t *top) Run(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(w, render(s, 120, 0))
+		text, _ := render(s, 120, 0, 0)
+		_, err = io.WriteString(w, text)
 		return err
 	}
 	return t.watch(ctx, w, address)
@@ -57,44 +58,46 @@ const (
 func (t *top) watch(ctx context.Context, w io.Writer, address string) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	moved := make(chan move, 64)
 	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
 		if before, err := term.MakeRaw(in); err == nil { // a key is read without the key Enter
 			defer func() { _ = term.Restore(in, before) }()
-			go endOn(os.Stdin, stop)
+			go readKeys(os.Stdin, func(m move) {
+				select {
+				case moved <- m:
+				default: // the program does not answer, and many keys wait
+				}
+			}, stop)
 		}
 	}
 	_, _ = io.WriteString(w, enter)
 	defer func() { _, _ = io.WriteString(w, leave) }()
+	from := 0
 	for {
-		width, height, err := term.GetSize(int(os.Stdout.Fd()))
-		if err != nil {
-			width, height = 80, 24
-		}
-		text := ""
-		if s, err := fetch(ctx, address); err != nil {
-			text = clip(err.Error(), width) + endLine
-		} else {
-			text = render(s, width, height)
-		}
-		if _, err := io.WriteString(w, home+text+below); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(t.Every):
-		}
-	}
-}
-
-// endOn calls stop when somebody types q or Ctrl-C.
-func endOn(keys io.Reader, stop func()) {
-	const interrupt = 3 // Ctrl-C
-	key := make([]byte, 1)
-	for {
-		if n, err := keys.Read(key); err != nil || n == 1 && (key[0] == 'q' || key[0] == interrupt) {
-			stop()
-			return
+		s, lost := fetch(ctx, address)
+		again := time.After(t.Every)
+		for look := false; !look; {
+			width, height, err := term.GetSize(int(os.Stdout.Fd()))
+			if err != nil {
+				width, height = 80, 24
+			}
+			text := ""
+			if lost != nil {
+				text = clip(lost.Error(), width) + endLine
+			} else {
+				text, from = render(s, width, height, from)
+			}
+			if _, err := io.WriteString(w, home+text+below); err != nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case m := <-moved:
+				from = m.from(from, height)
+			case <-again:
+				look = true
+			}
 		}
 	}
 }

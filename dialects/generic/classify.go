@@ -94,13 +94,14 @@ var words = []sqltext.Words{
 // Classify returns what a text, one statement or several, leaves behind.
 func Classify(query string) dialects.Effect { return language.Effect(query) }
 
-var _ dialects.ReadJudge = Dialect{}
-
 // OnlyReads reports whether a text is known to read and do nothing else.
 func (Dialect) OnlyReads(query string) bool { return language.OnlyReads(query) }
 
 // AsksBack reports whether a text asks for what the last statement has left.
 func (Dialect) AsksBack(query string) bool { return language.AsksBack(query) }
+
+// TakesLocks reports whether a text takes advisory locks: none that is known here does.
+func (Dialect) TakesLocks(query string) bool { return language.TakesLocks(query) }
 
 // begin looks at BEGIN, which opens a transaction or a block of statements.
 func begin(s *sqltext.Statement, i int) dialects.Effect {

@@ -21,8 +21,6 @@ import (
 // Dialect is the generic dialect. Its zero value is ready.
 type Dialect struct{}
 
-var _ dialects.Outliner = Dialect{}
-
 // Name is "generic".
 func (Dialect) Name() string { return "generic" }
 

@@ -33,7 +33,7 @@ func ask(ctx context.Context, conn driver.Conn, query string) (answer [][]text, 
 	return answer, err
 }
 
-// askNamed is ask for a statement whose columns differ between servers.
+// askNamed returns the answer by the names of the columns, for a statement whose columns differ between servers.
 func askNamed(ctx context.Context, conn driver.Conn, query string) (columns []string, answer [][]text, err error) {
 	q, ok := conn.(driver.QueryerContext)
 	if !ok {

@@ -145,12 +145,12 @@ func (s *session) Clean(ctx context.Context, effect dialects.Effect) (kept bool,
 		return false, err
 	}
 	s.variables = nil
-	return false, s.bringHome(ctx, effect&moves != 0, marked)
+	return false, s.restoreHome(ctx, effect&moves != 0, marked)
 }
 
-// bringHome sets, after a reset, what the reset does not bring back. moved: role and
+// restoreHome sets, after a reset, what the reset does not bring back. moved: role and
 // database may have changed. marked: the reset has to be proven.
-func (s *session) bringHome(ctx context.Context, moved, marked bool) error {
+func (s *session) restoreHome(ctx context.Context, moved, marked bool) error {
 	h := s.home
 	// The driver has not seen the reset. The answer to this first statement also updates the
 	// driver's copy of the server's status.

@@ -38,6 +38,20 @@ func diagnoseFirst(err error) dialects.Diagnosis {
 	return myerror.Diagnose(int(server.Number), server.Message)
 }
 
+// states are the SQLSTATEs of errors for which the server has only HY000, a general error: no room, read-only, a lock that was not to be had.
+var states = map[uint16]string{1021: "53100", 1114: "53100", 1037: "53200", 1038: "53200", 1041: "53200", 1836: "25006", 1290: "25006", 1205: "55P03"}
+
+// SQLState implements dialects.StateTeller.
+func (dialect) SQLState(err error) string {
+	if server, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		if state := states[server.Number]; state != "" {
+			return state
+		}
+		return string(server.SQLState[:])
+	}
+	return ""
+}
+
 // errorNumber is the server's number for err, or 0 if it is not the server's.
 func errorNumber(err error) uint16 {
 	if server, ok := errors.AsType[*mysql.MySQLError](err); ok {

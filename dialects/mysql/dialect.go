@@ -39,9 +39,8 @@ func init() { dialects.Register(dialect{}) }
 type dialect struct{ classifier.Texts }
 
 var (
-	_ dialects.Dialect   = dialect{}
-	_ dialects.Outliner  = dialect{}
-	_ dialects.ReadJudge = dialect{}
+	_ dialects.Dialect     = dialect{}
+	_ dialects.StateTeller = dialect{}
 )
 
 func (dialect) Name() string { return "mysql" }

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/url"
@@ -16,13 +17,13 @@ const ownPrefix = "mysql:"
 // urlPrefixes are the schemes of a URL. MariaDB's clients have a scheme of their own.
 var urlPrefixes = []string{"mysql://", "mariadb://"}
 
-// place is where a server listens.
-type place struct {
+// endpoint is where a server listens.
+type endpoint struct {
 	network string // "tcp", "unix" or one that the program registered
 	address string
 }
 
-func (p place) String() string {
+func (p endpoint) String() string {
 	if p.network == "tcp" {
 		return p.address
 	}
@@ -34,31 +35,34 @@ type parts struct {
 	user, password string
 	network        string // of the first server
 	address        string
-	more           []place // besides the first server
+	more           []endpoint // besides the first server
 	database       string
 	query          string // the parameters as they stand
 }
 
-func (p *parts) places() []place { return append([]place{{p.network, p.address}}, p.more...) }
+func (p *parts) endpoints() []endpoint { return append([]endpoint{{p.network, p.address}}, p.more...) }
 
-// The errors of this file say what is wrong and never quote the DSN: in a mistyped DSN the password
-// may stand anywhere.
+// add adds a server, unless the DSN has named it before.
+func (p *parts) add(at endpoint) {
+	switch {
+	case p.network == "":
+		p.network, p.address = at.network, at.address
+	case !slices.Contains(p.endpoints(), at):
+		p.more = append(p.more, at)
+	}
+}
+
+// There is one error for each place of a DSN. None quotes the DSN: in a mistyped DSN the password may
+// stand anywhere.
 var (
-	errNoSlash      = errors.New("the slash before the database's name is missing; the form is user:password@tcp(host:port)/database, with nothing after the slash where there is no database")
-	errParenthesis  = errors.New("the address after the network does not end in a closing parenthesis before the slash; a slash in a parameter's value is written %2F")
-	errNetwork      = errors.New("what stands before the slash is no network and address such as tcp(host:port) or unix(/path); a slash in a parameter's value is written %2F")
-	errEmptyHost    = errors.New("a host is missing before, after or between the commas of the list of hosts; in a URL " + dialects.InPassword)
-	errHost         = errors.New("the host has characters that no host has; in a URL, " + dialects.InPassword)
-	errPort         = errors.New("the port is not a number from 1 to 65535; an IPv6 address stands in brackets, and in a URL, " + dialects.InPassword)
-	errStrayAt      = errors.New("there is an @ behind the first / or ?; " + dialects.InPassword)
-	errSecondAt     = errors.New("there is more than one @ before the hosts; " + dialects.InPassword + "; in front of a list of hosts, user and password stand once")
-	errDatabase     = errors.New("the database's name has an @ or a slash in it, or a % without two hexadecimal digits; there they are written %40, %2F and %25")
-	errEscape       = errors.New("user or password has a % without two hexadecimal digits; " + dialects.InPassword)
-	errColonInUser  = errors.New("the user's name has an encoded colon in it; the colon between user and password is written as it is")
-	errUser         = errors.New("the user's name has one of = & ; , / ? # in it, which is refused for it may be a password; user and password are parted by a colon")
-	errJoined       = errors.New("the database's name has one of : = & ; , in it, which is refused for it may be a password; parameters follow a ? and are parted by &")
-	errAddress      = errors.New("the address has one of = & ; in it, which is refused for it may be a password; parameters follow the database's name and a ?")
-	errSocketEscape = errors.New(`the value of the parameter "socket" has a % without two hexadecimal digits`)
+	errSlash    = errors.New("the slash before the database's name is missing; the form is user:password@tcp(host:port)/database, with nothing after the slash where there is no database")
+	errList     = errors.New("a host is missing before, after or between the commas of the list of hosts; in a URL " + dialects.InPassword)
+	errHost     = errors.New("what stands before the slash is no host of a URL, and no network and address such as tcp(host:port) or unix(/path); one of = & ; is refused for it may belong to a password; in a URL, " + dialects.InPassword)
+	errPort     = errors.New("the port is not a number from 1 to 65535; an IPv6 address stands in brackets, and in a URL, " + dialects.InPassword)
+	errUser     = errors.New("the user's name has an encoded colon or one of = & ; , / ? # in it, which is refused for it may be a password; user and password are parted by a colon, which is written as it is")
+	errDatabase = errors.New("the database's name has one of @ / : = & ; , in it, which is refused for it may be a password, or a % without two hexadecimal digits; @, / and % are written %40, %2F and %25, and parameters follow a ? and are parted by &")
+	errEscape   = errors.New("in a URL there is an @ too many, or a % without two hexadecimal digits; " + dialects.InPassword + "; in front of a list of hosts, user and password stand once")
+	errValue    = errors.New("the last slash stands in the parameters; in a parameter's value it is written %2F")
 )
 
 func take(dsn string) (parts, error) {
@@ -85,15 +89,12 @@ func takeForm(dsn string) (parts, error) {
 // a mistyped DSN joins two parts.
 func (p *parts) checkShown() error {
 	switch {
-	case strings.ContainsAny(p.user, "=&;,/?#"):
+	case strings.ContainsAny(p.user, ":=&;,/?#"):
 		return errUser
 	case strings.ContainsAny(p.database, ":=&;,"):
-		return errJoined
-	}
-	for _, at := range p.places() {
-		if strings.ContainsAny(at.address, "=&;") {
-			return errAddress
-		}
+		return errDatabase
+	case slices.ContainsFunc(p.endpoints(), func(at endpoint) bool { return strings.ContainsAny(at.address, "=&;") }):
+		return errHost
 	}
 	return nil
 }
@@ -101,86 +102,59 @@ func (p *parts) checkShown() error {
 // takeNative reads the driver's own form, by the driver's rules: the last slash
 // ends the address, the last @ before it ends the password, the first colon
 // ends the user.
-func takeNative(dsn string) (parts, error) {
-	var p parts
+func takeNative(dsn string) (p parts, err error) {
 	slash := strings.LastIndexByte(dsn, '/')
 	if slash < 0 {
-		return p, errNoSlash
+		return p, errSlash
 	}
 	before, after := dsn[:slash], dsn[slash+1:]
 	if at := strings.LastIndexByte(before, '@'); at >= 0 {
 		p.user, p.password, _ = strings.Cut(before[:at], ":")
 		before = before[at+1:]
 	}
-	network, address, given := strings.Cut(before, "(")
-	if given {
-		var closed bool
-		if address, closed = strings.CutSuffix(address, ")"); !closed {
-			return p, errParenthesis
-		}
+	network, list, given := strings.Cut(before, "(")
+	list, closed := strings.CutSuffix(list, ")")
+	switch {
+	case given == closed && containsOnly(network, "+-._"):
+		err = p.addList(network, list)
+	case strings.Contains(before, "?"):
+		err = errValue
+	default:
+		err = errHost
 	}
-	if err := p.setAddresses(network, address); err != nil {
+	if err != nil {
 		return p, err
 	}
 	after, p.query, _ = strings.Cut(after, "?")
 	return p, p.setDatabase(after)
 }
 
-// setAddresses parses a list of addresses. A path belongs to a socket; a path with a
-// comma in it stays whole.
-func (p *parts) setAddresses(network, list string) error {
-	if !only(network, "+-._") {
-		return errNetwork
-	}
+// addList parses a list of addresses. A path belongs to a socket; a path with a comma in it stays whole.
+func (p *parts) addList(network, list string) error {
 	all := strings.Split(list, ",")
-	isPath := func(address string) bool { return strings.HasPrefix(address, "/") }
-	if network != "" && network != "tcp" && (network != "unix" || slices.ContainsFunc(all, func(address string) bool { return !isPath(address) })) {
+	ofPaths := strings.Count(","+list, ",/") == len(all)
+	if network != "" && network != "tcp" && (network != "unix" || !ofPaths) {
 		all = []string{list}
 	}
-	return p.each(all, func(at *place, address string) error {
-		if isPath(address) && (network == "" || network == "tcp") {
-			return at.setAddress("unix", address)
+	for _, address := range all {
+		at := endpoint{network, address}
+		if strings.HasPrefix(address, "/") && (network == "" || network == "tcp") {
+			at.network = "unix"
 		}
-		return at.setAddress(network, address)
-	})
-}
-
-// each reads the addresses of a list.
-func (p *parts) each(list []string, read func(at *place, address string) error) error {
-	var places []place
-	for _, address := range list {
-		if address == "" && len(list) > 1 {
-			return errEmptyHost
+		at = at.orDefault()
+		switch {
+		case address == "" && len(all) > 1:
+			return errList
+		case at.network == "tcp" && !containsOnly(at.address, "-._:%[]"), at.address == "":
+			return errHost
 		}
-		var at place
-		if err := read(&at, address); err != nil {
-			return err
-		}
-		if !slices.Contains(places, at) {
-			places = append(places, at)
-		}
-	}
-	p.network, p.address = places[0].network, places[0].address
-	if len(places) > 1 {
-		p.more = places[1:]
-	}
-	return nil
-}
-
-// setAddress fills in the driver's defaults, and refuses what is no address.
-func (p *place) setAddress(network, address string) error {
-	*p = place{network, address}.orDefault()
-	switch {
-	case p.network == "tcp" && !only(p.address, "-._:%[]"):
-		return errHost
-	case p.address == "":
-		return errNetwork
+		p.add(at)
 	}
 	return nil
 }
 
 // orDefault is p with the driver's defaults (go-sql-driver/mysql 1.10, Config.normalize). Another network has none.
-func (p place) orDefault() place {
+func (p endpoint) orDefault() endpoint {
 	if p.network == "" {
 		p.network = "tcp"
 	}
@@ -209,8 +183,8 @@ func (p *parts) setDatabase(escaped string) error {
 	return nil
 }
 
-// only reports whether s has nothing but letters, digits and the extra ones.
-func only(s, extra string) bool {
+// containsOnly reports whether s has nothing but letters, digits and the extra ones.
+func containsOnly(s, extra string) bool {
 	for i := range len(s) {
 		c := s[i]
 		letter := 'a' <= c|0x20 && c|0x20 <= 'z'
@@ -228,26 +202,28 @@ func takeURL(rest string) (parts, error) {
 		return p, p.decodeUser()
 	}
 	var p parts
-	authority, after := rest, ""
-	if end := strings.IndexAny(rest, "/?"); end >= 0 {
-		authority, after = rest[:end], rest[end:]
-	}
+	end := strings.IndexAny(rest+"/", "/?")
+	authority, after := rest[:end], rest[end:]
 	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		if strings.Contains(authority[:at], "@") {
-			// app:…@db1,app:…@db2 would lead to db2 alone.
-			return p, errSecondAt
-		}
 		p.user, p.password, _ = strings.Cut(authority[:at], ":")
 		authority = authority[at+1:]
 	}
-	if strings.Contains(after, "@") {
-		return p, errStrayAt
+	if strings.Contains(p.user+p.password+after, "@") {
+		return p, errEscape // app:…@db1,app:…@db2 would lead to db2 alone
 	}
 	if err := p.decodeUser(); err != nil {
 		return p, err
 	}
-	if err := p.each(strings.Split(authority, ","), (*place).setHost); err != nil {
-		return p, err
+	list := strings.Split(authority, ",")
+	for _, host := range list {
+		if host == "" && len(list) > 1 {
+			return p, errList
+		}
+		at, err := hostPort(host)
+		if err != nil {
+			return p, err
+		}
+		p.add(at)
 	}
 	after, p.query, _ = strings.Cut(strings.TrimPrefix(after, "/"), "?")
 	if err := p.setDatabase(after); err != nil {
@@ -256,68 +232,42 @@ func takeURL(rest string) (parts, error) {
 	return p, p.takeSocket()
 }
 
-func (p *parts) decodeUser() error {
-	user, errUser := url.PathUnescape(p.user)
-	password, errPassword := url.PathUnescape(p.password)
+// decodeUser refuses a colon in the user's name: behind it may stand a password.
+func (p *parts) decodeUser() (err error) {
+	var failed error
+	p.user, err = url.PathUnescape(p.user)
+	p.password, failed = url.PathUnescape(p.password)
 	switch {
-	case errUser != nil || errPassword != nil:
+	case err != nil || failed != nil:
 		return errEscape
-	case strings.Contains(user, ":"):
-		// Without this, a password joined to the user by %3A would be shown
-		// as the user's name.
-		return errColonInUser
+	case strings.Contains(p.user, ":"):
+		return errUser
 	}
-	p.user, p.password = user, password
 	return nil
 }
 
-// setHost reads host, host:port, [IPv6] and [IPv6]:port, and a socket's path with
+// hostPort reads host, host:port, [IPv6] and [IPv6]:port, and a socket's path with
 // its slashes written %2F.
-func (p *place) setHost(hostport string) error {
+func hostPort(hostport string) (endpoint, error) {
 	if dialects.HasPrefix(hostport, "%2f") {
 		path, err := url.PathUnescape(hostport)
 		if err != nil {
-			return errHost
+			return endpoint{}, errEscape
 		}
-		p.network, p.address = "unix", path
-		return nil
+		return endpoint{"unix", path}, nil
 	}
-	var host string
-	port := "3306"
-	if bare, found := strings.CutPrefix(hostport, "["); found {
-		inside, behind, closed := strings.Cut(bare, "]")
-		if !closed {
-			return errHost
-		}
-		host = inside
-		if behind != "" {
-			if behind[0] != ':' {
-				return errPort
-			}
-			port = behind[1:]
-		}
-		host = strings.ReplaceAll(host, "%25", "%") // the zone of a link-local address
-		if !only(host, ":.%-_") {
-			return errHost
-		}
-	} else {
-		var behind string
-		var given bool
-		if host, behind, given = strings.Cut(hostport, ":"); given {
-			port = behind
-		}
-		if !only(host, "-._") {
-			return errHost
-		}
+	if strings.LastIndexByte(hostport, ':') <= strings.LastIndexByte(hostport, ']') { // no port
+		hostport += ":3306"
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-		return errPort
+	host, port, err := net.SplitHostPort(hostport)
+	if n, failed := strconv.ParseUint(port, 10, 16); err != nil || failed != nil || n == 0 {
+		return endpoint{}, errPort
 	}
-	if host == "" {
-		host = "127.0.0.1"
+	host = strings.ReplaceAll(host, "%25", "%") // the zone of a link-local address
+	if extra := "-._"; !containsOnly(host, extra) && (!strings.Contains(host, ":") || !containsOnly(host, extra+":%")) {
+		return endpoint{}, errHost
 	}
-	p.network, p.address = "tcp", net.JoinHostPort(host, port)
-	return nil
+	return endpoint{"tcp", net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)}, nil
 }
 
 // takeSocket takes the parameter "socket" of a URL out of the query.
@@ -331,7 +281,7 @@ func (p *parts) takeSocket() error {
 		}
 		path, err := url.QueryUnescape(value)
 		if err != nil {
-			return errSocketEscape
+			return errEscape
 		}
 		p.network, p.address, p.more = "unix", path, nil
 	}
@@ -347,7 +297,7 @@ func claim(dsn string) dialects.Claim {
 			return dialects.Surely
 		}
 	}
-	word := strings.IndexFunc(dsn, func(r rune) bool { return !only(string(r), "_ \t+-.") })
+	word := strings.IndexFunc(dsn, func(r rune) bool { return !containsOnly(string(r), "_ \t+-.") })
 	switch {
 	case word < 0:
 		return dialects.NotMine // no slash
@@ -360,7 +310,7 @@ func claim(dsn string) dialects.Claim {
 	switch {
 	case err == nil && strings.HasPrefix(dsn, p.network+"("):
 		return dialects.Surely
-	case err == nil, strings.IndexByte(dsn, '@') > 0 && !errors.Is(err, errNoSlash):
+	case err == nil, strings.IndexByte(dsn, '@') > 0 && !errors.Is(err, errSlash):
 		return dialects.Perhaps
 	}
 	return dialects.NotMine

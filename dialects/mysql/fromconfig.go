@@ -35,7 +35,7 @@ func (c *configured) template() (dialects.Template, error) {
 	if _, err := mysql.NewConnector(own); err != nil {
 		return nil, scrub(err, own.Passwd, "")
 	}
-	where := place{own.Net, own.Addr}.orDefault()
+	where := endpoint{own.Net, own.Addr}.orDefault()
 	own.Net, own.Addr = where.network, where.address
 	at := parts{user: own.User, network: own.Net, address: own.Addr, database: own.DBName}
 	t := &template{Destination: base.NewDestination(target(at), nil), list: hosts.New(where.String())}

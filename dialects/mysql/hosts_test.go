@@ -57,8 +57,8 @@ func parseList(t *testing.T, list, params string) *template {
 }
 
 func TestListsOfHostsAreReadInEveryForm(t *testing.T) {
-	tcp := func(address string) place { return place{"tcp", address} }
-	for dsn, want := range map[string][]place{
+	tcp := func(address string) endpoint { return endpoint{"tcp", address} }
+	for dsn, want := range map[string][]endpoint{
 		"mysql://u:p@h1:1,h2/d":                {tcp("h1:1"), tcp("h2:3306")},
 		"mysql://u:a,b@h1,[::1]:7,h3:3/d":      {tcp("h1:3306"), tcp("[::1]:7"), tcp("h3:3")},
 		"mysql://h1,%2Frun%2Fs/d":              {tcp("h1:3306"), {"unix", "/run/s"}},
@@ -74,20 +74,20 @@ func TestListsOfHostsAreReadInEveryForm(t *testing.T) {
 	} {
 		got, err := take(dsn)
 		require.NoError(t, err, dsn)
-		require.Equal(t, want, got.places(), dsn)
+		require.Equal(t, want, got.endpoints(), dsn)
 	}
 	for dsn, want := range map[string]error{
-		"mysql://u:p@h1,/d":                errEmptyHost,
-		"mysql://u:p@,h1/d":                errEmptyHost,
-		"u:p@tcp(h1,,h2)/d":                errEmptyHost,
+		"mysql://u:p@h1,/d":                errList,
+		"mysql://u:p@,h1/d":                errList,
+		"u:p@tcp(h1,,h2)/d":                errList,
 		"mysql://u:p@h1,h2:x/d":            errPort,
 		"u:p@tcp(h1,h 2)/d":                errHost,
-		"mysql://h1,%2Frun%2/d":            errHost,
+		"mysql://h1,%2Frun%2/d":            errEscape,
 		"app,hunter2@tcp(h1,h2)/d":         errUser,
-		"app@tcp(h1,h2)/shop,hunter2":      errJoined,
+		"app@tcp(h1,h2)/shop,hunter2":      errDatabase,
 		"app@tcp(h1,h2;password=x)/d":      errHost,
-		"app@tcp(h1,/run/s;password=x)/d":  errAddress,
-		"u@h/d?target_session_attrs=write": errNetwork,
+		"app@tcp(h1,/run/s;password=x)/d":  errHost,
+		"u@h/d?target_session_attrs=write": errHost,
 	} {
 		_, err := parse(dsn)
 		require.Equal(t, want, err, dsn)

@@ -18,7 +18,7 @@ import (
 // of stop share. The last of these calls closes it.
 type killer struct {
 	dial   killerDial
-	logins *logins // nil if user and password are not ours
+	logins *logins
 
 	users atomic.Int32 // calls of stop that run now
 
@@ -27,7 +27,7 @@ type killer struct {
 	link  link
 	at    string              // the address to which link leads
 	as    dialects.Credential // the credential with which link has logged in
-	all   bool                // link has seen another user's connection
+	all   bool                // the user of link may see the connections of other users
 	tried attempts
 }
 
@@ -35,7 +35,7 @@ type killer struct {
 type killerDial func(ctx context.Context, address string, as dialects.Credential) (link, error)
 
 func newKiller(dial killerDial) *killer {
-	return &killer{dial: dial, held: make(chan struct{}, 1)}
+	return &killer{dial: dial, logins: &logins{}, held: make(chan struct{}, 1)}
 }
 
 // lock is a mutex that a context can end.
@@ -81,8 +81,8 @@ func (k *killer) stop(ctx context.Context, v victim) error {
 		switch {
 		case gone:
 			return nil
-		case unable(err):
-			wait = unablePause
+		case errors.Is(err, errRefused):
+			wait = refusedPause
 		case err != nil && ctx.Err() == nil && !isFull(err):
 			return fmt.Errorf("ending a connection on the server: %w", err)
 		}
@@ -106,7 +106,7 @@ func (k *killer) step(ctx context.Context, v victim, kill string, asked *bool) (
 		return false, err
 	}
 	defer func() {
-		if err != nil && !unable(err) {
+		if err != nil && !errors.Is(err, errRefused) {
 			k.hangUp() // the next call dials again
 		}
 	}()
@@ -140,7 +140,7 @@ func (k *killer) look(ctx context.Context, v victim) (gone bool, err error) {
 		return false, errUnseen
 	case listed == nil:
 		return true, nil
-	case listed[2].string != "1" || k.seesPort(own) && v.local != "" && port(listed[1].string) != port(v.local):
+	case listed[2].string != "1" || k.portsAreOurs(own) && v.local != "" && port(listed[1].string) != port(v.local):
 		return false, errElsewhere
 	}
 	return false, nil
@@ -200,9 +200,9 @@ func (k *killer) question(view string, v victim, foreign bool) string {
 	return fmt.Sprintf("SELECT id = CONNECTION_ID(), host, %s, %s FROM %s WHERE id IN (CONNECTION_ID(), %d)", same, others, view, v.thread)
 }
 
-// seesPort reports whether the server sees our ports as they are. own is the port of the
+// portsAreOurs reports whether the server sees our ports as they are. own is the port of the
 // connection that kills, as the server sees it.
-func (k *killer) seesPort(own string) bool {
+func (k *killer) portsAreOurs(own string) bool {
 	return k.link.wire != nil && own != "" && own == port(k.link.wire.LocalAddr().String())
 }
 

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"iter"
+	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
@@ -15,10 +16,7 @@ type logins struct {
 	// ask returns the current credential; nil if there is none but the DSN's.
 	ask func(ctx context.Context, refused dialects.Credential) (dialects.Credential, error)
 
-	mu     sync.Mutex           // protects following fields
-	begun  uint64               // dials
-	newest *dialects.Credential // the newest credential that a server has accepted
-	order  uint64               // of the dial that used newest
+	newest atomic.Pointer[dialects.Credential] // that a server has accepted
 }
 
 var _ dialects.CredentialAsker = (*template)(nil)
@@ -28,44 +26,12 @@ func (t *template) AskCredentials(ask func(context.Context, dialects.Credential)
 	t.logins.ask = ask
 }
 
-// begin returns the place of a dial in the order of their beginnings.
-func (l *logins) begin() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.begun++
-	return l.begun
-}
-
-// took notes that a server has accepted the login of the dial with that place.
-func (l *logins) took(order uint64, cred *dialects.Credential) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if cred == nil || order < l.order {
-		return
-	}
-	own := *cred
-	l.newest, l.order = &own, order
-}
-
-// latest is the newest credential that a server has accepted.
-func (l *logins) latest() (cred dialects.Credential, ok bool) {
-	if l == nil {
-		return cred, false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.newest == nil {
-		return cred, false
-	}
-	return *l.newest, true
-}
-
 // attempts is what a killer has learned about credentials. The killer forgets it when its last call
 // of stop ends.
 type attempts struct {
 	refused []dialects.Credential // not tried again: some servers lock an account for it
 	reason  error                 // of the last refusal
-	current *dialects.Credential  // the answer of ask
+	current *dialects.Credential  // the last answer of ask
 	asked   time.Time
 }
 
@@ -91,24 +57,20 @@ func (a *attempts) wasRefused(cred dialects.Credential) bool {
 	return false
 }
 
+// With these errors the killer can do nothing for now. Another credential may come, or the statement
+// may end.
 var (
 	// errRefused: the server accepts none of the credentials.
-	errRefused = errors.New("the server accepts none of the known users and passwords, so the statement cannot be killed")
+	errRefused = errors.New("the server accepts none of the known users and passwords that may kill the statement")
 	// errUnseen: a user without the privilege to see other users' connections cannot see that such
 	// a connection has ended.
-	errUnseen = errors.New("the server does not accept its user any more, and no other user may see it")
+	errUnseen = fmt.Errorf("%w: the user that it accepts may not see the connection", errRefused)
 	// errDenied: another user sees the connection and may not kill it.
-	errDenied = errors.New("the server does not accept its user any more, and no other user may kill it")
+	errDenied = fmt.Errorf("%w: the user that it accepts may not kill another user's", errRefused)
 )
 
-// unable reports whether the killer can do nothing for now. Another credential may come,
-// or the statement may end.
-func unable(err error) bool {
-	return errors.Is(err, errRefused) || errors.Is(err, errUnseen) || errors.Is(err, errDenied)
-}
-
-// unablePause is the pause between two tries while the killer is unable.
-const unablePause = 250 * time.Millisecond
+// refusedPause is the pause between two tries while no credential helps.
+const refusedPause = 250 * time.Millisecond
 
 // connect opens a connection that can end v, unless one is open. It leads to the same address. Its
 // user is v's user, who may always end v, or another user, who may have the privileges. The lock is
@@ -120,11 +82,10 @@ func (k *killer) connect(ctx context.Context, v victim) error {
 	if k.open && k.as.User == v.login.User {
 		return nil
 	}
-	for {
-		as, ok := k.choose(ctx, v.login)
+	for as := range k.credentials(ctx, v.login) {
 		switch {
-		case !ok:
-			return fmt.Errorf("%w: %w", errRefused, k.tried.reason)
+		case k.tried.wasRefused(as):
+			continue
 		case k.open && k.as.User == as.User:
 			return nil
 		}
@@ -139,35 +100,36 @@ func (k *killer) connect(ctx context.Context, v victim) error {
 		}
 		k.tried.refuse(as, err)
 	}
+	return fmt.Errorf("%w: %w", errRefused, k.tried.reason)
 }
 
-// choose returns the next credential to try, and whether one is left. First is the newest
-// credential if it has the connection's user, else the connection's own. If it was refused, the
-// program's source is asked for the current credential. Last is the newest credential of any user.
-func (k *killer) choose(ctx context.Context, own dialects.Credential) (as dialects.Credential, ok bool) {
-	newest, known := k.logins.latest()
-	if known && newest.User == own.User {
-		own = newest
+// credentials are those to try: the connection's own, or a newer one of its user; the current one of
+// the program's source; and the newest one of any user.
+func (k *killer) credentials(ctx context.Context, own dialects.Credential) iter.Seq[dialects.Credential] {
+	return func(yield func(dialects.Credential) bool) {
+		newest := k.logins.newest.Load()
+		if newest != nil && newest.User == own.User {
+			own = *newest
+		}
+		if !yield(own) {
+			return
+		}
+		if current := k.current(ctx, own); current != nil && !yield(*current) || newest == nil {
+			return
+		}
+		yield(*newest)
 	}
-	if !k.tried.wasRefused(own) {
-		return own, true
-	}
-	if current := k.current(ctx, own); current != nil && !k.tried.wasRefused(*current) {
-		return *current, true
-	}
-	return newest, known && !k.tried.wasRefused(newest)
 }
 
 // current asks for the current credential. If that fails, it returns the last credential.
 func (k *killer) current(ctx context.Context, refused dialects.Credential) *dialects.Credential {
-	if k.logins == nil || k.logins.ask == nil {
-		return nil
+	t := &k.tried
+	if k.logins.ask == nil || time.Since(t.asked) < askPause {
+		return t.current
 	}
-	if t := &k.tried; t.asked.IsZero() || time.Since(t.asked) >= askPause {
-		if cred, err := k.logins.ask(ctx, refused); err == nil {
-			t.current = &cred
-		}
-		t.asked = time.Now()
+	if cred, err := k.logins.ask(ctx, refused); err == nil {
+		t.current = &cred
 	}
-	return k.tried.current
+	t.asked = time.Now()
+	return t.current
 }

@@ -166,19 +166,6 @@ func TestARefusedCredentialReplacesNoneThatIsGood(t *testing.T) {
 	require.Len(t, refused, 1, "the dial")
 }
 
-func TestTheNewestCredentialIsThatOfTheDialThatBeganLast(t *testing.T) {
-	var l logins
-	_, ok := l.latest()
-	require.False(t, ok)
-	first, second, third := l.begin(), l.begin(), l.begin()
-	l.took(second, &dialects.Credential{User: "second"})
-	l.took(first, &dialects.Credential{User: "first"})
-	l.took(third, nil)
-	newest, ok := l.latest()
-	require.True(t, ok)
-	require.Equal(t, "second", newest.User)
-}
-
 func TestWhatTheKillerMayNotSeeHasNotGone(t *testing.T) {
 	a := newAccounts(t, "u1", "old-1", "u2", "old-2")
 	tmpl := a.template(t, "")

@@ -67,7 +67,7 @@ const poolPrefix = "pool_"
 const roleParam = "target_session_attrs"
 
 var (
-	errRole         = errors.New(`the value of the parameter "` + roleParam + `" is none of ` + hosts.Words())
+	errRole         = errors.New(`the value of the parameter "` + roleParam + `" is none of ` + hosts.RoleNames())
 	errStrict       = errors.New(`the parameter "strict" no longer exists; set the server's variable sql_mode instead`)
 	errVariable     = errors.New("the value of a server variable among the parameters has a % without two hexadecimal digits; a % is written %25")
 	errPoolEscape   = errors.New(`the value of a parameter "pool_..." has a % without two hexadecimal digits`)
@@ -79,12 +79,12 @@ var (
 // params are the parameters of a DSN, checked.
 type params struct {
 	pool      []dialects.Param
-	told      []dialects.Param // the driver's parameters, as people may see them
-	all       string           // for the driver, as they stood
-	transport string           // those parameters of all that are in the table transport
+	told      []dialects.Param // the driver's parameters without secrets, for errors and logs
+	all       string           // the parameters for the driver, as the DSN has them
+	transport string           // the part of all that decides how connections are made (the table transport)
 	compress  bool
 	role      hosts.Role
-	readsOnly bool // it leads to a replica: an account may write there that has the privilege
+	readsOnly bool // the template is a replica's: sessions are set to read only, because a privileged account may write there
 }
 
 func readParams(query string) (params, error) {
@@ -137,7 +137,7 @@ func check(name, pair string) error {
 		return errStrict // the driver panics
 	}
 	kind, known := kinds[name]
-	if !known && !only(name, "_.@`") {
+	if !known && !containsOnly(name, "_.@`") {
 		return errNameOfServer
 	}
 	if _, err := mysql.ParseDSN("/?" + pair); err == nil {
@@ -150,7 +150,7 @@ func check(name, pair string) error {
 }
 
 // config lets the driver read the parameters as a whole, for one address.
-func config(who *parts, at place, query string) (*mysql.Config, error) {
+func config(who *parts, at endpoint, query string) (*mysql.Config, error) {
 	address := at.address
 	if at.network == "unix" {
 		address = "/" // a path may have characters that the driver's form cannot write

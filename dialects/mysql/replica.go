@@ -11,8 +11,8 @@ import (
 
 // Replica implements dialects.ReplicaTemplate.
 func (t *template) Replica(host string) (dialects.Template, error) {
-	var where place
-	if host == "" || strings.HasPrefix(host, ":") || where.setHost(host) != nil {
+	where, err := hostPort(host)
+	if host == "" || strings.HasPrefix(host, ":") || err != nil {
 		return nil, hosts.ErrReplicaForm
 	}
 	if t.at.address == "" {

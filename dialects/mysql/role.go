@@ -15,11 +15,11 @@ var (
 )
 
 // Host is empty if the DSN names one host.
-func (s *session) Host() (host, passed string) { return s.host, s.passed }
+func (s *session) Host() (host, passedOver string) { return s.host, s.passedOver }
 
 // CheckRole asks the server for its present role. The role at connect is not known if nobody asked.
 func (s *session) CheckRole(ctx context.Context) error {
-	if !s.asks {
+	if !s.asksRole {
 		return nil
 	}
 	now, err := askServer(ctx, s.conn)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver/dialects/internal/rowstest"
+	"github.com/pooldriver/pooldriver/internal/testing/rowstest"
 )
 
 // If this fails the driver may have come to keep the bytes of a row: see

@@ -27,7 +27,7 @@ type server struct {
 // readsOnly is the variable that makes transactions read-only, in the words of each server.
 const readsOnly = "/*M!100000 tx_read_only *//*!80000 transaction_read_only */"
 
-func (t *template) newServer(who parts, at place, p params) (s *server, err error) {
+func (t *template) newServer(who parts, at endpoint, p params) (s *server, err error) {
 	s = &server{name: at.String()}
 	if s.config, err = config(&who, at, p.all); err != nil {
 		return nil, err

@@ -21,24 +21,24 @@ type session struct {
 	inner
 
 	killer    *killer
-	login     dialects.Credential // for the killer
+	login     dialects.Credential // the login with which the killer connects, too
 	thread    uint64              // the server's number of the connection, as KILL takes it; 0: not known
 	home      *home               // nil if there is no wire
-	carrier   net.Conn            // of commands that the driver does not know; nil: there is none
+	carrier   net.Conn            // sends commands that the driver does not know; nil: impossible
 	uncounted bool                // the driver returns ErrBadConn after the server refused
 
-	variables []string // that SetSettings has set
+	variables []string // the variables that SetSettings has set
 
-	version string // of the server, by its greeting
+	version string // the server's version, from its greeting
 	proofs  *resetProofs
 
 	traits dialects.Traits // of the template, and what the server has told
 
-	role      hosts.Role // what the DSN asks for
-	asks      bool       // the server was asked for its role, and is asked again
-	atConnect hosts.Server
-	host      string // the server, if the DSN names several; passed: why other servers were not used
-	passed    string
+	role       hosts.Role // what the DSN asks for
+	asksRole   bool       // the server was asked for its role, and is asked again
+	atConnect  hosts.Server
+	host       string // the server, if the DSN names several; passedOver: why other servers were not used
+	passedOver string
 }
 
 var _ dialects.Session = (*session)(nil)

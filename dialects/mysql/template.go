@@ -20,12 +20,12 @@ import (
 type template struct {
 	base.Destination
 
-	servers []*server // that the DSN names
+	servers []*server // the servers that the DSN names
 	list    *hosts.List
 	role    hosts.Role
 	network dialects.DialFunc // the program's function; nil: ours
 
-	at     parts // of the DSN
+	at     parts // the pieces of the DSN
 	params params
 
 	logins logins
@@ -50,7 +50,7 @@ func parse(dsn string) (*template, error) {
 func templateOf(at parts, p params, role hosts.Role) (*template, error) {
 	t := &template{Destination: base.NewDestination(target(at), p.pool), role: role, at: at, params: p}
 	var names []string
-	for _, where := range at.places() {
+	for _, where := range at.endpoints() {
 		s, err := t.newServer(at, where, p)
 		if err != nil {
 			return nil, err
@@ -76,7 +76,7 @@ func target(at parts) string {
 	if at.user != "" {
 		s += at.user + "@"
 	}
-	s += place{at.network, at.address}.String() + "/" + at.database
+	s += endpoint{at.network, at.address}.String() + "/" + at.database
 	if n := len(at.more); n > 0 {
 		s += fmt.Sprintf(" (+%d more)", n)
 	}
@@ -94,7 +94,7 @@ func (t *template) Traits() dialects.Traits {
 	own := traits
 	own.Reprepares = !t.servers[0].config.InterpolateParams
 	own.AnswersOverwrite = true
-	own.RoleMatters = t.asks()
+	own.RoleMatters = t.asksRole()
 	return own
 }
 
@@ -118,23 +118,25 @@ func (t *template) DialNetworkBy(dial dialects.DialFunc) {
 }
 
 func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialects.Session, error) {
-	order := t.logins.begin()
 	found, err := hosts.Walk(ctx, t.list, func(ctx context.Context, host int, patience time.Duration) (*session, hosts.Outcome) {
 		return t.dialHost(ctx, t.servers[host], patience, cred)
 	}, hosts.Drop)
 	if err != nil {
 		return nil, err
 	}
-	t.logins.took(order, cred)
+	if cred != nil {
+		own := *cred
+		t.logins.newest.Store(&own)
+	}
 	if len(t.servers) > 1 {
-		found.Conn.host, found.Conn.passed = t.servers[found.Host].name, found.Passed
+		found.Conn.host, found.Conn.passedOver = t.servers[found.Host].name, found.PassedOver
 	}
 	return found.Conn, nil
 }
 
-// asks reports whether servers are asked for their role: if the DSN wants a certain role, or names
+// asksRole reports whether servers are asked for their role: if the DSN wants a certain role, or names
 // several servers. A node of a cluster may accept a login and then refuse every statement.
-func (t *template) asks() bool { return t.role != hosts.Any || len(t.servers) > 1 }
+func (t *template) asksRole() bool { return t.role != hosts.Any || len(t.servers) > 1 }
 
 // dialHost connects to one server of the DSN, whose name may have several addresses. If
 // the server's role matters, each address is a server to be asked. If not, the dialer tries the
@@ -146,13 +148,13 @@ func (t *template) dialHost(ctx context.Context, srv *server, patience time.Dura
 	}
 	found, err := addresses(ctx, srv.config)
 	switch {
-	case err != nil && t.asks():
+	case err != nil && t.asksRole():
 		return nil, hosts.Outcome{Err: err}
 	case err != nil || len(found) == 0:
 		return t.connect(ctx, srv, "", patience, cred)
 	case len(found) == 1:
 		return t.connect(ctx, srv, found[0], patience, cred) // not looked up again
-	case t.asks():
+	case t.asksRole():
 		return t.dialEach(ctx, srv, found, patience, cred)
 	}
 	return t.dialAny(ctx, srv, found, patience, cred)
@@ -232,7 +234,7 @@ func (t *template) connectTo(ctx context.Context, srv *server, address string, p
 	s := newSession(l, srv.killer, t)
 	s.proofs = &t.proofs
 	s.uncounted, s.login = c.RejectReadOnly, login
-	if s.role, s.asks = t.role, t.asks(); s.asks {
+	if s.role, s.asksRole = t.role, t.asksRole(); s.asksRole {
 		// This question comes first: a node that is not ready refuses every other statement, and
 		// such a refusal is no finding.
 		if s.atConnect, err = askServer(ctx, l.conn); err != nil {

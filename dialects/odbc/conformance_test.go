@@ -11,7 +11,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/odbc"
-	"github.com/pooldriver/pooldriver/internal/conformance"
+	"github.com/pooldriver/pooldriver/internal/testing/conformance"
 )
 
 func sqliteString(t testing.TB) string {

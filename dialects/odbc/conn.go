@@ -21,14 +21,14 @@ type conn struct {
 	lost   error // not nil: why the connection must not be used again
 	closed bool
 	tx     *tx       // the driver's, until it is ended
-	mode   errorMode // PostgreSQL
+	mode   errorMode // what psqlODBC does after an error; PostgreSQL alone
 	// executions counts what was handed to the driver to be executed.
 	executions uint64
 	heard      time.Time
 	stmts      map[*stmt]struct{} // not closed
 	rows       map[*rows]struct{} // not closed
 
-	pending chan struct{} // of a call that was given up: closed when it has returned
+	pending chan struct{} // closed when a call that was given up has returned; nil: there is none
 	late    func()        // closes what that call has opened
 }
 
@@ -68,9 +68,9 @@ func (c *conn) lose(what string, cause error) error {
 	return err
 }
 
-// after looks at the outcome of a call. Not every ODBC driver says whether an error means that the
-// connection is gone. If an error may mean this, after tries the connection.
-func (c *conn) after(err error) error {
+// checkError looks at the outcome of a call. Not every ODBC driver says whether an error means that the
+// connection is gone. If an error may mean this, checkError tries the connection.
+func (c *conn) checkError(err error) error {
 	switch {
 	case err == nil:
 		c.heard = time.Now()
@@ -111,7 +111,7 @@ func call[T any](ctx context.Context, c *conn, f func() (T, error)) (T, error) {
 	}
 	if ctx.Done() == nil {
 		v, err := f()
-		return v, c.after(err)
+		return v, c.checkError(err)
 	}
 	type outcome struct {
 		v        T
@@ -134,7 +134,7 @@ func call[T any](ctx context.Context, c *conn, f func() (T, error)) (T, error) {
 		if o.panicked != nil {
 			panic(o.panicked)
 		}
-		return o.v, c.after(o.err)
+		return o.v, c.checkError(o.err)
 	case <-ctx.Done():
 		c.lost, c.pending = errAbandoned, returned
 		c.late = func() {

@@ -55,19 +55,19 @@ type database interface {
 	kill(s *session) (sure, query string, inDatabase bool)
 }
 
-// most is what holds for most databases.
-type most struct{}
+// defaults is what holds for most databases.
+type defaults struct{}
 
-func (most) harmless(error, string) bool { return false }
+func (defaults) harmless(error, string) bool { return false }
 
-func (most) renewsQueries() bool { return false }
+func (defaults) renewsQueries() bool { return false }
 
-func (most) refuses(*conn, string) error { return nil }
+func (defaults) refuses(*conn, string) error { return nil }
 
-func (most) mend(context.Context, *conn, error) bool { return false }
+func (defaults) mend(context.Context, *conn, error) bool { return false }
 
 // begin says what database/sql says for a driver without options.
-func (most) begin(opts driver.TxOptions) (before, inside string, err error) {
+func (defaults) begin(opts driver.TxOptions) (before, inside string, err error) {
 	switch {
 	case sql.IsolationLevel(opts.Isolation) != sql.LevelDefault:
 		err = errIsolation
@@ -77,19 +77,21 @@ func (most) begin(opts driver.TxOptions) (before, inside string, err error) {
 	return "", "", err
 }
 
-func (most) learn(context.Context, *session) error { return nil }
+func (defaults) learn(context.Context, *session) error { return nil }
 
-func (most) rollback(ctx context.Context, s *session) error { return s.conn.execute(ctx, "ROLLBACK") }
+func (defaults) rollback(ctx context.Context, s *session) error {
+	return s.conn.execute(ctx, "ROLLBACK")
+}
 
 // clean: the changes cannot be undone.
-func (most) clean(_ context.Context, _ *session, effect dialects.Effect) (kept bool, err error) {
+func (defaults) clean(_ context.Context, _ *session, effect dialects.Effect) (kept bool, err error) {
 	if effect.Dirty() {
 		return false, dialects.ErrCannotClean
 	}
 	return true, nil
 }
 
-func (most) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }
+func (defaults) kill(*session) (sure, query string, inDatabase bool) { return "", "", false }
 
 // findDatabase asks which database this is. On another database each question is only an error.
 func (s *session) findDatabase(ctx context.Context) error {

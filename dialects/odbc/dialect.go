@@ -54,7 +54,23 @@ func (undecided) Effect(query string) dialects.Effect {
 	return postgres.Classify(query) | mysql.Classify(query) | sqlite.Classify(query) | generic.Classify(query)
 }
 
+func (undecided) OnlyReads(string) bool { return false }
+
+func (undecided) AsksBack(string) bool { return false }
+
+func (undecided) TakesLocks(string) bool { return false }
+
+func (undecided) Outline(query string) string { return generic.Dialect{}.Outline(query) }
+
 func (undecided) Diagnose(err error) dialects.Diagnosis { return unknown{}.diagnose(err) }
+
+// SQLState implements dialects.StateTeller.
+func (undecided) SQLState(err error) string {
+	for _, d := range records(err) {
+		return d.State
+	}
+	return ""
+}
 
 // deciding is the dialect of one template. It answers for the database that its
 // first connection has named.
@@ -66,7 +82,6 @@ type deciding struct {
 var (
 	_ dialects.Detecting      = (*deciding)(nil)
 	_ dialects.SettingsKeeper = (*deciding)(nil)
-	_ dialects.ReadJudge      = (*deciding)(nil)
 )
 
 func (d *deciding) Detected() bool { return d.known.Load() != nil }

@@ -16,7 +16,7 @@ import (
 
 // mariadb is MariaDB, and MySQL. ODBC has no way to send COM_RESET_CONNECTION.
 type mariadb struct {
-	most
+	defaults
 	mysql.Texts
 
 	asMySQL bool // it has no @@in_transaction

@@ -16,7 +16,7 @@ import (
 
 func init() { dialects.Register(missing{}) }
 
-type missing struct{}
+type missing struct{ generic.Dialect }
 
 func (missing) Name() string { return "odbc" }
 
@@ -28,7 +28,3 @@ var errMissing = errors.New("this program was built without ODBC: install unixOD
 func (missing) Parse(string) (dialects.Template, error) { return nil, errMissing }
 
 func (missing) Wrap(driver.Connector) (dialects.Template, error) { return nil, dialects.ErrNotMine }
-
-func (missing) Effect(query string) dialects.Effect { return generic.Classify(query) }
-
-func (missing) Diagnose(error) dialects.Diagnosis { return 0 }

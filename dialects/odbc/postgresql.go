@@ -22,7 +22,7 @@ import (
 // BEGIN has begun. Such a transaction lasts until the next statement, here and over the bare
 // driver.
 type postgresql struct {
-	most
+	defaults
 	postgres.Texts
 }
 

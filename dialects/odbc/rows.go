@@ -16,7 +16,7 @@ type rows struct {
 	real    driver.Rows
 	columns []string // after look, the driver's columns are those of the next set
 
-	ended     bool  // this set
+	ended     bool  // this result set has ended
 	failed    error // the next set could not be read
 	exhausted bool  // there is no other set
 	closed    bool
@@ -46,7 +46,7 @@ func (r *rows) Next(dest []driver.Value) error {
 		return io.EOF
 	}
 	if err != nil {
-		return c.noteError(c.after(err))
+		return c.noteError(c.checkError(err))
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (r *rows) look() {
 			ok = false
 		case err.Error() != noRows:
 			c := r.stmt.conn
-			r.failed = c.noteError(c.after(err))
+			r.failed = c.noteError(c.checkError(err))
 			return
 		}
 	}

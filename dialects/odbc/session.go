@@ -22,7 +22,7 @@ type session struct {
 	database database
 	version  string
 
-	number       int64    // the server's, of the connection
+	number       int64    // the server's number of the connection
 	mark         string   // distinguishes it from another connection with its number
 	home         []string // PostgreSQL: statements that bring the settings of the ODBC driver back
 	noAutocommit bool     // MySQL: autocommit was off at connect
@@ -132,7 +132,7 @@ func (s *session) Close(ctx context.Context) error {
 	}
 	c.closed = true
 	var killErr error
-	if c.pending != nil && !returns(ctx, c.pending, killAfter) {
+	if c.pending != nil && !returnsWithin(ctx, c.pending, killAfter) {
 		killErr = s.kill(ctx)
 	}
 	done := make(chan error, 1)
@@ -203,8 +203,8 @@ func (s *session) askRow(ctx context.Context, query string, columns int) ([]stri
 	return answer[0], nil
 }
 
-// returns waits until a call has returned, or for d.
-func returns(ctx context.Context, call <-chan struct{}, d time.Duration) bool {
+// returnsWithin waits until a call has returned, or for d.
+func returnsWithin(ctx context.Context, call <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

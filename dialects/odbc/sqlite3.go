@@ -13,7 +13,7 @@ import (
 
 // sqlite3 is SQLite by libsqliteodbc, in this process.
 type sqlite3 struct {
-	most // SQLite has no levels of isolation, and no statement for one transaction's rights
+	defaults // SQLite has no levels of isolation, and no statement for one transaction's rights
 	sqlite.Texts
 }
 

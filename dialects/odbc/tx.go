@@ -71,7 +71,7 @@ func (t *tx) Commit() error {
 	}
 	return t.end(func() error {
 		t.conn.executions++
-		return t.conn.after(t.real.Commit())
+		return t.conn.checkError(t.real.Commit())
 	})
 }
 

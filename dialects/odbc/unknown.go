@@ -12,7 +12,7 @@ import (
 // unknown is a database that did not say what it is. It behaves as under the generic dialect, with
 // the driver's own transactions.
 type unknown struct {
-	most
+	defaults
 	generic.Dialect
 }
 

@@ -43,22 +43,22 @@ func (s *session) Close(ctx context.Context) error {
 	return nil
 }
 
-// hangUp is Close for a wrapped connection. pgx's own Close does not wait for the server. If the
+// hangUp closes a connection that a wrapper is around. pgx's own Close does not wait for the server. If the
 // connection has a socket under it, hangUp first says goodbye and waits. A program's own
 // connection may have no deadlines, or share lower layers with others.
 func (s *session) hangUp(ctx context.Context, deadline time.Time) error {
 	if !hasSocket(s.pg.Conn()) {
 		return s.pgx.Close(ctx)
 	}
-	defer context.AfterFunc(ctx, s.eye.Sever)()
+	defer context.AfterFunc(ctx, s.stream.Sever)()
 	s.pg.Frontend().Send(&pgproto3.Terminate{})
 	_ = s.pg.Frontend().Flush() // if the goodbye cannot be sent, the end of the stream says the same
 	if ctx.Err() == nil {
-		s.eye.EndGracefully(deadline)
+		s.stream.EndGracefully(deadline)
 	}
-	_ = s.eye.Close()
+	_ = s.stream.Close()
 	_ = s.pgx.Close(ctx) // it finds the socket closed
-	if !s.eye.Ended() {
+	if !s.stream.Ended() {
 		return notGone(ctx)
 	}
 	return nil
@@ -96,7 +96,7 @@ func (s *session) awaitCleanup(ctx context.Context) error {
 	}
 	defer s.keepCancelling(ctx)()
 	grace := endAfter
-	if s.eye.Cut() {
+	if s.stream.Cut() {
 		grace = 0
 	}
 	end := time.NewTimer(grace)
@@ -104,7 +104,7 @@ func (s *session) awaitCleanup(ctx context.Context) error {
 	for {
 		select {
 		case <-end.C:
-			_ = s.eye.CloseWrite() // below TLS
+			_ = s.stream.CloseWrite() // below TLS
 		case <-s.pg.CleanupDone():
 			// pgx gives up in time, too. Under TLS it may have read to the end
 			// without having seen the end of what lies below.

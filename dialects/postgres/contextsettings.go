@@ -14,7 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	classifier "github.com/pooldriver/pooldriver/dialects/internal/classify/postgres"
-	"github.com/pooldriver/pooldriver/dialects/postgres/internal/carrier"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/ahead"
 )
 
 var _ dialects.SettingsCarrier = (*session)(nil)
@@ -28,6 +28,10 @@ var dotless = []string{"application_name", "idle_in_transaction_session_timeout"
 
 // CheckSettings accepts names with a dot, which a program invents, and the parameters of dotless.
 func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
+	return checkSettings(settings)
+}
+
+func checkSettings(settings []dialects.ContextSetting) error {
 	for _, set := range settings {
 		if !strings.Contains(set.Name, ".") && !slices.Contains(dotless, set.Name) {
 			return fmt.Errorf("%q is not allowed: a setting has a dot in its name, such as app.tenant, or is one of %s", set.Name, strings.Join(dotless, ", "))
@@ -39,8 +43,16 @@ func (s *session) CheckSettings(settings []dialects.ContextSetting) error {
 var _ dialects.Rereader = (*session)(nil)
 
 // Rereads: of the parameters of dotless, the time zone decides how literals are read.
-func (s *session) Rereads(settings []dialects.ContextSetting) bool {
+func (s *session) Rereads(settings []dialects.ContextSetting) bool { return rereads(settings) }
+
+func rereads(settings []dialects.ContextSetting) bool {
 	return slices.ContainsFunc(settings, func(set dialects.ContextSetting) bool { return classifier.ReadsBy(set.Name) })
+}
+
+// KeepSettings implements dialects.ArgumentKeeper. A statement of a pipeline is prepared for all settings, so none may change
+// how its text is read.
+func (dialect) KeepSettings(settings []dialects.ContextSetting) bool {
+	return checkSettings(settings) == nil && !rereads(settings)
 }
 
 // Anew has pgx send the text with each execution (pgx.QueryExecModeCacheDescribe). pgx keeps the
@@ -74,15 +86,15 @@ func (s *session) unkept(mode pgx.QueryExecMode) pgx.QueryExecMode {
 	return pgx.QueryExecModeDescribeExec
 }
 
-// CarriesSettings: a wrapped connection has no carrier.
-func (s *session) CarriesSettings() bool { return s.carrier != nil }
+// CarriesSettings: a wrapped connection sends nothing ahead.
+func (s *session) CarriesSettings() bool { return s.ahead != nil }
 
 // Kept is not known in a wrapped connection.
 func (s *session) Kept() (prepared, executed uint64) {
-	if s.carrier == nil {
+	if s.ahead == nil {
 		return 0, 0
 	}
-	return s.carrier.Kept()
+	return s.ahead.Kept()
 }
 
 var errNotLoaded = errors.New("postgres: the settings of a context (WithSettings) cannot be sent with the statement: the connection is not between two of the server's messages")
@@ -90,12 +102,12 @@ var errNotLoaded = errors.New("postgres: the settings of a context (WithSettings
 // mostTurns bounds the round trips of CarrySettings, if notifications never leave a gap.
 const mostTurns = 1000
 
-// CarrySettings loads the carrier. If the beginning of another message, such as a notification, has
+// CarrySettings sends settings ahead. If the beginning of another message, such as a notification, has
 // come with the last answer, a round trip brings the rest of that message, and maybe the beginning
 // of one more.
 func (s *session) CarrySettings(ctx context.Context, settings []dialects.ContextSetting) error {
 	for range mostTurns {
-		if s.carrier.CarrySettings(settings) {
+		if s.ahead.Carry(nil, settings) {
 			return nil
 		}
 		if err := s.pg.Ping(ctx); err != nil {
@@ -105,8 +117,8 @@ func (s *session) CarrySettings(ctx context.Context, settings []dialects.Context
 	return errNotLoaded
 }
 
-// DropSettings unloads the carrier.
-func (s *session) DropSettings() (sent bool) { return s.carrier.Unload() }
+// DropSettings ends CarrySettings.
+func (s *session) DropSettings() (sent bool) { return s.ahead.Drop() }
 
 // SetSettings sets the settings on the session or, in a transaction, until its end. It remembers
 // the value of a setting before the first call that sets it.
@@ -157,10 +169,10 @@ func (s *session) settingsChange(names []string) {
 	}
 }
 
-// refusal is carrier.RefusedSettings for an error of pgx's.
+// refusal is ahead.RefusedSettings for an error of pgx's.
 func refusal(err error, names []string) error {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return carrier.RefusedSettings(server, names)
+		return ahead.RefusedSettings(server, names)
 	}
 	return err
 }

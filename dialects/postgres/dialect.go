@@ -36,9 +36,7 @@ func init() { dialects.Register(dialect{}) }
 type dialect struct{ classifier.Texts }
 
 var (
-	_ dialects.Dialect   = dialect{}
-	_ dialects.Outliner  = dialect{}
-	_ dialects.ReadJudge = dialect{}
+	_ dialects.Dialect = dialect{}
 )
 
 func (dialect) Name() string { return "postgres" }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
-	"github.com/pooldriver/pooldriver/dialects/postgres/internal/carrier"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/ahead"
 )
 
 // addresses are the different hosts and ports to which config may connect, in order. pgx lists an
@@ -44,8 +44,8 @@ func addressOf(f *pgconn.FallbackConfig) string {
 	return net.JoinHostPort(f.Host, strconv.Itoa(int(f.Port)))
 }
 
-// only narrows config to one of its addresses, with and without TLS in pgx's order.
-func only(config *pgx.ConnConfig, address string) {
+// keepAddress narrows config to one of its addresses, with and without TLS in pgx's order.
+func keepAddress(config *pgx.ConnConfig, address string) {
 	own := slices.DeleteFunc(attempts(config), func(f *pgconn.FallbackConfig) bool { return addressOf(f) != address })
 	config.Host, config.Port, config.TLSConfig = own[0].Host, own[0].Port, own[0].TLSConfig
 	config.Fallbacks = own[1:]
@@ -80,7 +80,7 @@ func (t *template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 		return nil, err
 	}
 	if len(t.addresses) > 1 {
-		found.Conn.host, found.Conn.passed = t.addresses[found.Host], found.Passed
+		found.Conn.host, found.Conn.passedOver = t.addresses[found.Host], found.PassedOver
 	}
 	return found.Conn, nil
 }
@@ -145,7 +145,7 @@ func (t *template) configFor(address string, cred *dialects.Credential) (*pgx.Co
 	if cred != nil {
 		config.User, config.Password = cred.User, cred.Password
 	}
-	only(config, address)
+	keepAddress(config, address)
 	if t.role != hosts.Any {
 		config.ValidateConnect = nil // connect checks the role
 	}
@@ -161,7 +161,7 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 	var way reach
 	config.DialFunc = t.throughWire(way.noting(patient(config.DialFunc, patience)))
 	config.BuildFrontend = way.keeping(config.BuildFrontend)
-	carrier.Install(&config.Config)
+	ahead.Install(&config.Config)
 	conn, err := stdlib.GetConnector(*config).Connect(ctx)
 	if err != nil {
 		o := outcomeOf(t.Target(), config.Password, way.asked(), err)
@@ -170,7 +170,7 @@ func (t *template) connect(ctx context.Context, config *pgx.ConnConfig, patience
 	}
 	way.end()
 	s := newSession(conn.(*stdlib.Conn), t.Target())
-	s.carrier, s.role, s.hooked = carrier.Of(s.pg), t.role, config.AfterConnect != nil
+	s.ahead, s.role, s.hooked = ahead.Of(s.pg), t.role, config.AfterConnect != nil
 	if t.role == hosts.Any {
 		return s, hosts.Outcome{Fit: hosts.Fits}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,15 +14,18 @@ import (
 
 var _ dialects.LockFinder = dialect{}
 
-// lockWaits has a row for each session that the server knows, joined with those in its way. A lock of
-// a prepared transaction has no session.
-const lockWaits = `SELECT a.pid, CASE WHEN a.wait_event_type = 'Lock' THEN a.wait_event ELSE '' END, coalesce(b.pid, 0),
+// lockWaits has a row for each session that the server knows, joined with those in its way, and for each of these that waits itself, such as an
+// ALTER TABLE behind a long transaction. A lock of a prepared transaction has no session, and a synchronous standby none either.
+const lockWaits = `WITH RECURSIVE chain(pid, others) AS (
+		SELECT p, pg_catalog.pg_blocking_pids(p) FROM pg_catalog.unnest(ARRAY[%s]::integer[]) AS p
+		UNION SELECT o, pg_catalog.pg_blocking_pids(o) FROM chain, pg_catalog.unnest(others) AS o)
+	SELECT a.pid, CASE WHEN a.wait_event_type = 'Lock' OR a.wait_event = 'SyncRep' THEN a.wait_event
+			WHEN pg_catalog.cardinality(chain.others) > 0 THEN 'lock' ELSE '' END, coalesce(b.pid, 0),
 	pg_catalog.concat_ws(' ', b.usename, b.application_name), coalesce(b.state, ''),
 	coalesce(pg_catalog.date_part('epoch', pg_catalog.clock_timestamp() - b.state_change), 0), coalesce(nullif(b.query, '<insufficient privilege>'), '')
-	FROM pg_catalog.pg_stat_activity a
-	LEFT JOIN LATERAL pg_catalog.unnest(pg_catalog.pg_blocking_pids(a.pid)) AS w(pid) ON true
-	LEFT JOIN pg_catalog.pg_stat_activity b ON b.pid = w.pid
-	WHERE a.pid IN (%s)`
+	FROM chain JOIN pg_catalog.pg_stat_activity a ON a.pid = chain.pid
+	LEFT JOIN LATERAL pg_catalog.unnest(chain.others) AS w(pid) ON true
+	LEFT JOIN pg_catalog.pg_stat_activity b ON b.pid = w.pid`
 
 // LockWaits asks pg_stat_activity, which hides the statements of other users from a user without
 // the role pg_read_all_stats.
@@ -41,7 +45,9 @@ func (dialect) LockWaits(ctx context.Context, asking dialects.Session, waiting [
 	var all []dialects.LockWait
 	seen := map[string]bool{}
 	for _, row := range r.Rows {
-		seen[string(row[0])] = true
+		if slices.Contains(pids, string(row[0])) {
+			seen[string(row[0])] = true
+		}
 		if len(row[1]) > 0 {
 			all = append(all, lockWaitOf(row))
 		}

@@ -21,11 +21,11 @@ type memoryRows struct {
 	types    *pgtype.Map
 	fields   []pgconn.FieldDescription
 
-	data    []byte  // of all values
+	data    []byte  // the bytes of all values
 	lengths []int32 // of all values in data; null: the value is NULL
 	left    int     // rows that Next has not reached
 	row     [][]byte
-	end     error // after the last row
+	end     error // the error after the last row
 	ended   bool
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/ahead"
 )
 
 var _ dialects.Pipeliner = (*session)(nil)
@@ -52,10 +53,9 @@ func (s *session) QueryTogether(ctx context.Context, calls []dialects.PipelinedQ
 	return nil
 }
 
-// isQuiet reports whether what is sent next belongs to nothing that has begun: a transaction, or what the carrier
-// waits for.
+// isQuiet reports whether what is sent next belongs to no transaction, and nothing is sent ahead of it.
 func (s *session) isQuiet() bool {
-	return s.TxStatus() == dialects.TxNone && (s.carrier == nil || s.carrier.Passing())
+	return s.TxStatus() == dialects.TxNone && (s.ahead == nil || !s.ahead.Loaded())
 }
 
 // mostPipelined is how many statements pgx would keep; -1: a pipeline cannot do what pgx's QueryContext
@@ -102,7 +102,8 @@ type pipeline struct {
 // pipelinedCall is a query on its way.
 type pipelinedCall struct {
 	statement *pipelineStatement
-	err       error // the answer; if it is known before the query is sent, the query is not sent
+	settings  []dialects.ContextSetting // that are sent in front of it, until their answer has come
+	err       error                     // the answer; if it is known before the query is sent, the query is not sent
 }
 
 // lost is the error of QueryTogether: ctx's error, if ctx was the reason.
@@ -165,14 +166,18 @@ func (p *pipeline) send(calls []dialects.PipelinedQuery, old int) error {
 			p.SendDeallocate(name)
 		}
 		dropped.closing, old = slices.Delete(dropped.closing, 0, old), 0
+		if to.settings = call.Settings; len(to.settings) > 0 { // they end with the Sync
+			text, values := ahead.SetsLocally(to.settings)
+			p.SendQueryParams(text, values, nil, nil, nil)
+		}
 		p.SendQueryStatement(to.statement.StatementDescription, arguments.ParamValues, arguments.ParamFormats, to.statement.formats)
 		p.SendPipelineSync()
 	}
 	return p.Flush()
 }
 
-// build encodes the arguments of a call. A method of the program's, such as driver.Valuer's, may
-// panic: it then panics again where the call is executed alone.
+// build encodes the arguments of a call, which are those of KeepArgument. A type that the program has registered
+// with pgx may panic: it then panics again where the call is executed alone.
 func build(arguments *pgx.ExtendedQueryBuilder, conn *pgx.Conn, statement *pipelineStatement, args []driver.NamedValue) (err error) {
 	defer func() {
 		if recover() != nil {
@@ -181,7 +186,10 @@ func build(arguments *pgx.ExtendedQueryBuilder, conn *pgx.Conn, statement *pipel
 	}()
 	values := make([]any, len(args))
 	for i, arg := range args {
-		values[i] = arg.Value
+		var ok bool
+		if values[i], ok = toEncode(conn.TypeMap(), statement.ParamOIDs[i], arg.Value); !ok {
+			return dialects.ErrNotPipelined
+		}
 	}
 	if arguments.Build(conn.TypeMap(), statement.StatementDescription, values) != nil {
 		return dialects.ErrNotPipelined // the driver's own error is that of the call alone
@@ -204,6 +212,10 @@ func (p *pipeline) receive(i int) (driver.Rows, error) {
 		case *pgconn.CloseComplete:
 			continue
 		case *pgconn.ResultReader:
+			if len(to.settings) > 0 {
+				_, err = r.Close()
+				break
+			}
 			rows, err = p.read(r, to)
 		case *pgconn.PipelineSync:
 			return p.finish(to, rows), nil
@@ -213,9 +225,12 @@ func (p *pipeline) receive(i int) (driver.Rows, error) {
 			return nil, errors.New("postgres: the server has left out an answer")
 		case err != nil && !p.refused(err):
 			return nil, err
+		case to.err == nil && err != nil && len(to.settings) > 0:
+			to.err = refusal(err, ahead.Names(to.settings))
 		case to.err == nil:
 			to.err = err
 		}
+		to.settings = nil
 	}
 }
 
@@ -248,6 +263,36 @@ func (p *pipeline) finish(to *pipelinedCall, rows *memoryRows) driver.Rows {
 	}
 	rows.end, to.err = to.err, nil
 	return p.session.overMemory(rows)
+}
+
+var _ dialects.WriteAsker = (*session)(nil)
+
+// AskWrites implements dialects.WriteAsker. A wrapped connection cannot ask. The first question of a session is one by
+// itself: a server that does not know the function would fail the program's query with it.
+func (s *session) AskWrites(ctx context.Context, told func(wrote bool)) {
+	alone := s.TxStatus() == dialects.TxNone // perhaps with settings, which go ahead
+	if s.asks == unknownYet && s.ahead != nil && alone {
+		err := s.simple(ctx, ahead.AsksForID)
+		switch _, refused := errors.AsType[*pgconn.PgError](err); {
+		case err == nil:
+			s.asks = asksForID
+		case refused:
+			s.asks = asksNothing
+		}
+	}
+	switch {
+	case s.ahead == nil || s.asks == asksNothing:
+		told(false)
+	case s.asks == asksForID && alone:
+		s.ahead.Ask(told)
+	}
+}
+
+// DropQuestion implements dialects.WriteAsker.
+func (s *session) DropQuestion() {
+	if s.ahead != nil {
+		s.ahead.DropQuestion()
+	}
 }
 
 var errTrial = errors.New("postgres: queries that are sent together are not answered as they should be")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/internal/rowstest"
+	"github.com/pooldriver/pooldriver/internal/testing/rowstest"
 )
 
 func TestPgxKeepsTheConnectionOfRowsWhereWeLook(t *testing.T) {

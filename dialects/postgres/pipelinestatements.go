@@ -15,11 +15,11 @@ import (
 // nobody its own cache. A statement that pgx knows by its text would take the place of pgx's
 // cached one, so pgx does not know of these.
 type pipelineStatements struct {
-	pgx        int // so many pgx would keep; -1: pipelines are impossible; 0: nobody has asked
-	most       int // so many are kept
+	pgx        int // the size of pgx's own cache; -1: pipelines are impossible; 0: not looked up yet
+	most       int // the most statements that are kept
 	byText     map[string]*list.Element
 	order      list.List // of *pipelineStatement, the last used first
-	named      uint64    // so many names were given
+	named      uint64    // how many names were given; the next name has the next number
 	generation uint64    // of PipelineLimits
 	// closing are the names of statements that the next pipeline closes.
 	closing []string
@@ -27,7 +27,7 @@ type pipelineStatements struct {
 
 type pipelineStatement struct {
 	*pgconn.StatementDescription
-	formats []int16 // of the result
+	formats []int16 // the formats of the result's columns
 }
 
 // mostPipelineStatements bounds what one session keeps prepared for pipelines.

@@ -14,7 +14,7 @@ var (
 )
 
 // Host is empty if the DSN names one host.
-func (s *session) Host() (host, passed string) { return s.host, s.passed }
+func (s *session) Host() (host, passedOver string) { return s.host, s.passedOver }
 
 // CheckRole asks the server for its present role.
 func (s *session) CheckRole(ctx context.Context) error {
@@ -28,9 +28,9 @@ func (s *session) CheckRole(ctx context.Context) error {
 	return s.role.Still(s.atConnect, now)
 }
 
-// told is what the server reports about itself to each new connection, since version 14; libpq uses
+// reportedServer is what the server reports about itself to each new connection, since version 14; libpq uses
 // the same reports ("target_session_attrs" in its manual).
-func (s *session) told() (server hosts.Server, known bool) {
+func (s *session) reportedServer() (server hosts.Server, known bool) {
 	standby, writing := s.pg.ParameterStatus("in_hot_standby"), s.pg.ParameterStatus("default_transaction_read_only")
 	if standby == "" || writing == "" {
 		return hosts.Server{}, false

@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver/dialects/internal/rowstest"
+	"github.com/pooldriver/pooldriver/internal/testing/rowstest"
 )
 
 // portal answers the extended protocol with rows.

@@ -53,13 +53,13 @@ func (s *session) CleanInTx(ctx context.Context, effect dialects.Effect) (kept b
 	return false, s.pgx.DeallocateAll(ctx)
 }
 
-// CarryAhead loads the carrier.
+// CarryAhead sends texts and settings ahead.
 func (s *session) CarryAhead(texts []string, settings []dialects.ContextSetting) bool {
-	return s.carrier != nil && s.carrier.CarryAhead(texts, settings)
+	return s.ahead != nil && s.ahead.Carry(texts, settings)
 }
 
-// DropAhead unloads the carrier.
-func (s *session) DropAhead() (sent bool) { return s.carrier.Unload() }
+// DropAhead ends CarryAhead.
+func (s *session) DropAhead() (sent bool) { return s.ahead.Drop() }
 
 // Value asks for a setting. A setting that does not exist is empty, as it is after the transaction
 // that has set it.

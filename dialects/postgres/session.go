@@ -14,41 +14,51 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/wire"
-	"github.com/pooldriver/pooldriver/dialects/postgres/internal/carrier"
+	"github.com/pooldriver/pooldriver/dialects/postgres/internal/ahead"
 	"github.com/pooldriver/pooldriver/internal/redact"
 )
 
 // session is one connection of pgx.
 type session struct {
 	redact.Label
-	outer   driver.Conn // conn, or a wrapper's connection around it
-	conn    *stdlib.Conn
-	pgx     *pgx.Conn
-	pg      *pgconn.PgConn
-	wire    *wire.Conn       // under pgx; nil in a wrapped connection
-	carrier *carrier.Carrier // between pgx and TLS; nil in a wrapped connection
-	eye     *wire.Conn       // to peek and to end the stream: wire, or a Conn beside pgx
-	sealed  bool             // TLS: what waits to be read cannot be understood
-	kind    kind             // of the server
-	hooked  bool             // somebody else's hook may have made the state at connect
-	resets  bool             // somebody else's hook may make a state for each borrower
+	outer  driver.Conn // conn, or a wrapper's connection around it
+	conn   *stdlib.Conn
+	pgx    *pgx.Conn
+	pg     *pgconn.PgConn
+	wire   *wire.Conn  // under pgx; nil in a wrapped connection
+	ahead  *ahead.Conn // between pgx and TLS; nil in a wrapped connection
+	stream *wire.Conn  // to peek and to end the stream: wire, or a Conn beside pgx
+	sealed bool        // TLS: what waits to be read cannot be understood
+	kind   kind        // the kind of the server
+	hooked bool        // somebody else's hook may have made the state at connect
+	resets bool        // somebody else's hook may make a state for each borrower
 
 	reported [len(reported)]string // the values at connect
-	before   map[string][]byte     // the settings of SetSettings, with their values before it
+	before   map[string][]byte     // the values that settings had before SetSettings
 
 	pipelined pipelineStatements
+	asks      asking
 
-	cluster string // its system identifier; empty: not asked yet
+	cluster string // the server's system identifier; empty: not asked yet
 
 	mode      pgx.QueryExecMode // the default; 0: not asked yet
 	described bool              // pgx has a cache of descriptions
 
-	role      hosts.Role   // what the DSN asks for
-	atConnect hosts.Server // the server at connect
-	known     bool         // atConnect is known
-	host      string       // the server, if the DSN names several; passed: why other servers were not used
-	passed    string
+	role       hosts.Role   // what the DSN asks for
+	atConnect  hosts.Server // the server at connect
+	known      bool         // atConnect is known
+	host       string       // the server, if the DSN names several; passedOver: why other servers were not used
+	passedOver string
 }
+
+// asking is whether the server can tell if a query has written.
+type asking uint8
+
+const (
+	unknownYet asking = iota
+	asksForID
+	asksNothing
+)
 
 var _ dialects.LastTxStatus = (*session)(nil)
 
@@ -56,13 +66,13 @@ func newSession(conn *stdlib.Conn, label string) *session {
 	s := &session{Label: redact.Label(label), outer: conn, conn: conn, pgx: conn.Conn(), pg: conn.Conn().PgConn()}
 	nc := s.pg.Conn()
 	s.wire = wire.Of(nc)
-	if s.eye = s.wire; s.eye == nil {
-		s.eye = wire.New(socket(nc), 0)
+	if s.stream = s.wire; s.stream == nil {
+		s.stream = wire.New(socket(nc), 0)
 	}
-	_, layered := nc.(interface{ NetConn() net.Conn }) // TLS, or the carrier's layer, which is below TLS
+	_, layered := nc.(interface{ NetConn() net.Conn }) // TLS, or the gate of package ahead, which is below TLS
 	s.sealed = layered && bottom(nc) != net.Conn(s.wire)
 	s.reported, s.kind = s.reportedNow(), kindOf(s.pg.ParameterStatus)
-	s.atConnect, s.known = s.told()
+	s.atConnect, s.known = s.reportedServer()
 	return s
 }
 
@@ -89,7 +99,7 @@ var _ dialects.Unwrapper = (*session)(nil)
 
 func (s *session) Unwrap() driver.Conn { return s.conn }
 
-// TxStatus is what the server's last ReadyForQuery said.
+// TxStatus is what the server's last ReadyForQuery said, or that a BEGIN waits or was refused.
 func (s *session) TxStatus() dialects.TxStatus {
 	if s.pg.IsClosed() {
 		return dialects.TxLost
@@ -99,6 +109,12 @@ func (s *session) TxStatus() dialects.TxStatus {
 
 // LastTxStatus is the status of a connection that may be closed.
 func (s *session) LastTxStatus() dialects.TxStatus {
+	switch s.beginState() {
+	case ahead.Held:
+		return dialects.TxOpen
+	case ahead.Refused:
+		return dialects.TxFailed
+	}
 	switch s.pg.TxStatus() {
 	case 'I':
 		return dialects.TxNone
@@ -119,7 +135,7 @@ func (s *session) Peek() dialects.Liveness {
 	if s.wire != nil && s.wire.Fresh() {
 		return dialects.Alive
 	}
-	switch sight, waiting := s.eye.Peek(); {
+	switch sight, waiting := s.stream.Peek(); {
 	case sight == wire.Closed:
 		return dialects.Dead
 	case sight == wire.Readable && (s.sealed || waiting == nil):
@@ -188,6 +204,9 @@ func (s *session) Sent() (uint64, bool) {
 
 // Rollback sends ROLLBACK unless the server has said that no transaction is open.
 func (s *session) Rollback(ctx context.Context) error {
+	if s.ahead != nil {
+		s.ahead.EndBegin()
+	}
 	if s.TxStatus() == dialects.TxNone {
 		return nil
 	}

@@ -46,8 +46,6 @@ type dialect struct{ anysqlite.Dialect }
 
 var (
 	_ dialects.Dialect        = dialect{}
-	_ dialects.Outliner       = dialect{}
-	_ dialects.ReadJudge      = dialect{}
 	_ dialects.SettingsKeeper = dialect{}
 	_ dialects.SandboxJudge   = dialect{}
 )

@@ -13,7 +13,7 @@ import (
 
 // source is what a DSN says.
 type source struct {
-	told   []dialects.Param // the parameters for the driver, as people may see them
+	told   []dialects.Param // the driver's parameters without secrets, for errors and logs
 	name   string           // the name that the driver gets
 	path   string           // the file, for people
 	memory bool             // the database dies with its last connection
@@ -64,7 +64,7 @@ func parse(dsn string) (source, error) {
 	src := source{name: name, path: path, memory: q.inMemory(path, isURI || prefixed), params: q.pool, told: told(q.rest)}
 	switch {
 	case src.memory && !q.isShared(path, isURI || prefixed):
-		src.name, q.rest = privateName(), q.ofPrivate()
+		src.name, q.rest = privateName(), q.privateParams()
 	case prefixed && !isURI && q.has(uriParameters...):
 		src.name = fileURI(name)
 	}

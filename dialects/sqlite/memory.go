@@ -33,9 +33,9 @@ func privateName() string {
 	return "file:pooldriver-private-" + strconv.FormatUint(privateNames.Add(1), 10)
 }
 
-// ofPrivate are the parameters of a private database. Outside of a URI the program's mode and cache
+// privateParams are the parameters of a private database. Outside of a URI the program's mode and cache
 // mean nothing, and those about files mean nothing in memory.
-func (q query) ofPrivate() []string {
+func (q query) privateParams() []string {
 	return append([]string{"mode=memory", "cache=shared"}, slices.DeleteFunc(q.rest, func(part string) bool {
 		key, _, _ := strings.Cut(part, "=")
 		key, _ = url.QueryUnescape(key)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver/dialects/internal/rowstest"
+	"github.com/pooldriver/pooldriver/internal/testing/rowstest"
 )
 
 // The blob of each row differs in length and content, under every kind of

@@ -9,7 +9,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // memdbSize is what memdb holds in this program, in place of 1 GiB. SQLite takes it before the

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,14 +52,14 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	require.Contains(t, ask[string](t, b, `document.querySelector("table.holders tbody tr td[data-name=process]").innerText`), strconv.Itoa(pid))
 
 	require.Eventually(t, func() bool {
-		return strings.Contains(ask[string](t, b, `document.querySelector("table.waiters tbody tr")?.innerText ?? ""`), "GET /cart\t12\t1\t")
+		return strings.Contains(ask[string](t, b, shownRows("waiters")+".join()"), "GET /cart 12 1 ")
 	}, 5*time.Second, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		v := ask[string](t, b, `document.querySelector(".verdict").innerText`)
 		return strings.HasPrefix(v, "12 statements wait.") && strings.Contains(v, "GET /report has 3 of 4 connections") && strings.Contains(v, "besides, a transaction by POST /orders at browser.forgetTransaction (stage_test.go:")
 	}, 5*time.Second, 50*time.Millisecond, "who is to blame")
 	require.Contains(t, ask[string](t, b, `document.querySelector("table.labels tbody tr").innerText`), "GET /report\t3 of 4\t", "sums by label")
-	require.Equal(t, 3, ask[int](t, b, `document.querySelectorAll("ul.lines polyline").length`), "the last minute")
+	require.Equal(t, 4, ask[int](t, b, `document.querySelectorAll("ul.lines polyline").length`), "the last minute")
 	b.picture(t, "inspector", 1280, 900, false)
 	b.picture(t, "inspector-dark", 1280, 900, true)
 	b.picture(t, "inspector-narrow", 390, 900, false)
@@ -66,6 +67,50 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	b.do(t, chromedp.Click(chromedp.CSS("table.holders details summary")))
 	time.Sleep(2500 * time.Millisecond) // two refreshes
 	require.True(t, ask[bool](t, b, `document.querySelector("table.holders details").open`), "what was opened stays open")
+	b.requireClean(t, s.page.URL)
+}
+
+// shownRows are the texts of a table's rows that can be seen.
+func shownRows(table string) string {
+	return `Array.from(document.querySelectorAll("table.` + table + ` tbody tr")).filter((r) => r.getBoundingClientRect().height > 0).map((r) => r.innerText.replaceAll(/\s+/g, " "))`
+}
+
+// TestACrowdIsARowThatOpensByKeyAndStaysOpen: its keyboard focus stays, too, while the page is refreshed. Replicas and the listener have rows.
+func TestACrowdIsARowThatOpensByKeyAndStaysOpen(t *testing.T) {
+	const many = 60
+	s := newStage(t, many, "pool_replicas=127.0.0.1:1")
+	b := openBrowser(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var listens sync.WaitGroup
+	t.Cleanup(func() { cancel(); listens.Wait() })
+	listens.Go(func() { _ = s.connector.Listen(ctx, "orders", func(context.Context, pooldriver.Notification) {}) })
+	_, err := s.db.ExecContext(pooldriver.Replica(ctx), "SELECT 1")
+	require.NoError(t, err)
+	s.crowd(t, ctx, many, "GET /report", "SELECT pg_sleep(60)")
+	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Lent == many }, 30*time.Second, 10*time.Millisecond)
+	s.crowd(t, ctx, 200, "GET /cart", "SELECT 1")
+	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Waiting == 200 }, 30*time.Second, 10*time.Millisecond)
+	b.do(t, chromedp.Navigate(s.url()), chromedp.WaitVisible(chromedp.CSS("table.holders")))
+	require.Regexp(t, `^GET /report runs for \S+ at most \S+ at most 60 connections, 60 run a statement$`, ask[string](t, b, shownRows("holders")+".join()"))
+	require.Regexp(t, `^GET /cart 200 1 `, ask[string](t, b, shownRows("waiters")+".join()"))
+	others := ask[string](t, b, shownRows("others")+".join()")
+	require.Regexp(t, `^replica 127\.0\.0\.1:1 dead \S+ connection refused 0 of \d+ `, others)
+	require.Regexp(t, `listener listening.* process \d+ 1 channels, .* LISTEN`, others)
+
+	for _, table := range []string{"holders", "waiters"} {
+		b.do(t, chromedp.Focus(chromedp.CSS("table."+table+" .group summary")), chromedp.KeyEvent("\r"))
+		time.Sleep(2500 * time.Millisecond) // two refreshes
+		require.True(t, ask[bool](t, b, `document.activeElement.matches("table.`+table+` .group summary")`), "the focus stays")
+		require.Greater(t, ask[int](t, b, shownRows(table)+".length"), many, "what was opened stays open")
+	}
+	b.do(t, chromedp.Focus(chromedp.CSS("form button")))
+	time.Sleep(1500 * time.Millisecond)
+	require.Equal(t, "flush", ask[string](t, b, `document.activeElement.name`))
+	for _, width := range []int64{1280, 390} {
+		b.picture(t, "crowd-"+strconv.FormatInt(width, 10), width, 900, false)
+		require.LessOrEqual(t, ask[int](t, b, `document.documentElement.scrollWidth`), int(width), "long rows wrap")
+	}
 	b.requireClean(t, s.page.URL)
 }
 
@@ -121,7 +166,7 @@ func TestTenThousandWaiters(t *testing.T) {
 	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Waiting == 10_000 }, 30*time.Second, 10*time.Millisecond)
 	b := openBrowser(t)
 	b.do(t, chromedp.Navigate(s.url()))
-	require.Equal(t, 1, ask[int](t, b, `document.querySelectorAll("table.waiters tbody tr").length`), "they have one label")
+	require.Equal(t, 1, ask[int](t, b, shownRows("waiters")+".length"), "they have one label")
 	require.Contains(t, ask[string](t, b, `document.body.innerText`), "These are the first 1000 of 10000.")
 }
 
@@ -198,7 +243,7 @@ func TestAnEarlierVerdictIsGreyAndBelow(t *testing.T) {
 	time.Sleep(3 * time.Second) // the page is opened in the middle of it
 	b.do(t, chromedp.Navigate(s.url()))
 	verdict := func() string { return ask[string](t, b, `document.querySelector(".verdict").innerText`) }
-	require.Regexp(t, `^3 statements wait for a lock \(relation\), for 3\.\d+s: GET /stock: SELECT n FROM stock\. In the way is a session that is not of this pool: process \d+ of .*idle in transaction for .*, last: LOCK TABLE stock`, verdict(), "the first look")
+	require.Regexp(t, `^3 statements wait for a lock \(relation\), for \d\S*s: GET /stock: SELECT n FROM stock\. In the way is a session that is not of this pool: process \d+ of .*idle in transaction for .*, last: LOCK TABLE stock`, verdict(), "the first look")
 	b.picture(t, "first-look", 1280, 900, false)
 	require.NoError(t, lock.Rollback())
 	require.Eventually(t, func() bool { return strings.HasPrefix(verdict(), "The pool is not the problem") }, 5*time.Second, 50*time.Millisecond)

@@ -71,7 +71,7 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 		assert.Contains(c, all, "[###!]")
 		first := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "HOLDS: LABEL") }) + 1
 		assert.Regexp(c, `^POST /orders +\S+ +\S+ transaction +`+strconv.Itoa(pid)+` .*stage_test.go:`, lines[first], "the server's number, in the first row")
-		assert.Contains(c, lines[23], "more lines")
+		assert.Regexp(c, `^lines 1 to 23 of \d+: the arrow keys`, lines[23])
 		for _, line := range lines {
 			assert.LessOrEqual(c, utf8.RuneCountInString(line), 80)
 		}
@@ -79,6 +79,16 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 	if pictures := os.Getenv("POOLDRIVER_PICTURES"); pictures != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(pictures, "top.txt"), []byte(strings.Join(m.screen(t), "\n")+"\n"), 0o600))
 	}
+	for _, step := range []struct{ key, shows string }{
+		{"j", `lines 2 to 24 of`}, {"Down", `lines 3 to 25 of`}, {"k", `lines 2 to 24 of`}, {"NPage", `lines 25 to 47 of`},
+		{"PPage", `lines 2 to 24 of`}, {"Up", `lines 1 to 23 of`},
+	} {
+		m.tmux(t, "send-keys", "-t", "top", step.key)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, strings.Join(m.screen(t), "\n"), step.shows) }, 900*time.Millisecond, 50*time.Millisecond, "at once, after %s", step.key)
+	}
+	time.Sleep(1500 * time.Millisecond) // it is drawn again
+	m.tmux(t, "send-keys", "-t", "top", "NPage")
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, `GET /cart +\S+ +\S+`, m.screen(t)[22]) }, 5*time.Second, 50*time.Millisecond, "waiters")
 	m.tmux(t, "send-keys", "-t", "top", "q")
 	require.Eventually(t, func() bool {
 		return exec.Command("tmux", "-S", m.socket, "has-session", "-t", "top").Run() != nil

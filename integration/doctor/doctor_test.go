@@ -3,11 +3,9 @@ package doctor
 
 import (
 	"bytes"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +18,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/mysql"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	"github.com/pooldriver/pooldriver/inspect"
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
@@ -107,14 +103,6 @@ func run(t *testing.T, dsn string, args ...string) (said string, status int) {
 	out, complaint, status := execute(t, dsn, args...)
 	require.Empty(t, complaint)
 	return out, status
-}
-
-// complains runs the command, which prints no report.
-func complains(t *testing.T, dsn string, args ...string) (said string, status int) {
-	t.Helper()
-	out, complaint, status := execute(t, dsn, args...)
-	require.Empty(t, out)
-	return complaint, status
 }
 
 func execute(t *testing.T, dsn string, args ...string) (said, complaint string, status int) {
@@ -302,46 +290,61 @@ func TestSQLiteGetsItsOwnLinesAndNoFile(t *testing.T) {
 	require.Empty(t, content, "doctor has written nothing")
 }
 
-func TestAProgramsOwnTrafficIsExamined(t *testing.T) {
+// TestReplicasThatDoNotServeAreFound: one that is dead, and one that is the primary itself.
+func TestReplicasThatDoNotServeAreFound(t *testing.T) {
 	t.Parallel()
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	c := pooldriver.New(a.URL("pool_max_conns=2", "pool_min_conns=2", "pool_acquire_timeout=50ms"))
-	require.NoError(t, c.Warm(t.Context()))
-	db := sql.OpenDB(c)
-	defer func() { _ = db.Close() }()
-	page := httptest.NewServer(inspect.Handler(c))
-	defer page.Close()
-	for range 2 {
-		tx, err := db.BeginTx(t.Context(), nil)
-		require.NoError(t, err)
-		defer func() { _ = tx.Rollback() }()
+	for _, host := range []string{"127.0.0.1:1", a.Addr} {
+		r := examine(t, a.URL("pool_replicas="+host), a.Password)
+		require.Equal(t, "bad", r.find(t, "replica").Level)
+		require.Contains(t, r.find(t, "replica").Found, host)
+		t.Log(r.find(t, "replica").Found)
 	}
-	_, err := db.ExecContext(t.Context(), "SELECT 1")
-	require.Error(t, err)
-	r := examine(t, "", a.Password, page.URL+"/debug/pool")
-	require.Equal(t, c.Target(), r.Target)
-	require.Equal(t, "warn", r.find(t, "size").Level)
-	require.Contains(t, r.find(t, "size").Follows, "a larger pool hides it")
-	require.Contains(t, r.find(t, "failures").Found, "timeout 1")
-	require.Contains(t, r.find(t, "server").Found, "was not asked")
-
-	a.LimitConnections(t, 40)
-	r = examine(t, a.URL("pool_max_conns=50"), a.Password, page.URL)
-	require.Contains(t, r.find(t, "pool_max_conns").Found, "runs with pool_max_conns=2, the DSN has 50")
-	require.Equal(t, "ok", r.find(t, "rolconnlimit").Level, "judged by what the program runs with")
-	require.True(t, strings.HasSuffix(r.find(t, "rolconnlimit").Found, "pool_max_conns=2"))
 }
 
-// TestTheBusyRatioIsThatOfTheServersStatistics: sixty sessions of a second are a minute, from which on
-// the shares are told.
+// TestAnAccountThatMayWriteOnAReplicaIsFound: its privileges pass read_only, or the host is no standby at all.
+func TestAnAccountThatMayWriteOnAReplicaIsFound(t *testing.T) {
+	t.Parallel()
+	for _, engine := range testbed.Engines() {
+		t.Run(engine.String(), func(t *testing.T) {
+			t.Parallel()
+			set := testbed.StartReplicaSet(t, engine)
+			a := set.NewAccount(t)
+			replica := a.Via(set.Replicas[0].Addr)
+			r := examine(t, a.URL("pool_replicas="+replica.Addr), a.Password)
+			require.Equal(t, "ok", r.find(t, "replica").Level)
+			require.False(t, r.has("replica_writes"))
+
+			r = examine(t, a.URL("pool_replicas="+replica.Addr+","+a.Addr), a.Password)
+			require.Equal(t, 2, r.status)
+			require.Equal(t, "warn", r.find(t, "replica_writes").Level)
+			require.Equal(t, "the account may write on "+a.Addr, r.find(t, "replica_writes").Found)
+
+			if engine == testbed.Postgres {
+				return
+			}
+			admin, err := set.Primary.Admin()
+			require.NoError(t, err)
+			_, err = admin.ExecContext(t.Context(), "GRANT /*M! READ_ONLY ADMIN *//*!80000 CONNECTION_ADMIN */ ON *.* TO '"+a.User+"'@'%'")
+			require.NoError(t, err)
+			set.CatchUp(t)
+			r = examine(t, a.URL("pool_replicas="+replica.Addr), a.Password)
+			require.Equal(t, "ok", r.find(t, "replica").Level)
+			require.Equal(t, "the account may write on "+replica.Addr, r.find(t, "replica_writes").Found)
+		})
+	}
+}
+
+// TestTheBusyRatioIsThatOfTheServersStatistics: twenty sessions of four seconds are more than a minute, from which on the shares are
+// told. A login that is slow because many come at once counts as idle.
 func TestTheBusyRatioIsThatOfTheServersStatistics(t *testing.T) {
 	t.Parallel()
 	a := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	db := a.OpenBare(t)
 	var all sync.WaitGroup
-	for range 65 {
+	for range 20 {
 		all.Go(func() {
-			_, err := db.ExecContext(t.Context(), "SELECT pg_sleep(1)")
+			_, err := db.ExecContext(t.Context(), "SELECT pg_sleep(4)")
 			assert.NoError(t, err)
 		})
 	}

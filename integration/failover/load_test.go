@@ -23,7 +23,7 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/failover/ledger"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -35,7 +35,9 @@ type load struct {
 	mark     ledger.Mark
 	seed     uint64
 	patience time.Duration // of a task for one transfer
+	make     transferrer
 
+	failed  atomic.Int64 // transfers that were given up
 	stop    chan struct{}
 	all     sync.WaitGroup
 	workers []*worker
@@ -79,10 +81,19 @@ func create(t *testing.T, account testbed.Account) {
 	}, 10*time.Second, time.Millisecond)
 }
 
+// transferrer makes a transfer. committing becomes true when all that is left to do is to commit.
+type transferrer func(ctx context.Context, l *load, transfer ledger.Transfer, committing *bool) error
+
 func startLoad(t *testing.T, db *sql.DB, mark ledger.Mark, patience time.Duration) *load {
 	t.Helper()
-	l := &load{db: db, mark: mark, seed: randomtest.Seed(t), patience: patience, stop: make(chan struct{})}
-	for i := range tasks {
+	return startTasks(t, tasks, inTask, db, mark, patience)
+}
+
+// startTasks starts a load of n tasks.
+func startTasks(t *testing.T, n int, how transferrer, db *sql.DB, mark ledger.Mark, patience time.Duration) *load {
+	t.Helper()
+	l := &load{db: db, mark: mark, seed: randomtest.Seed(t), patience: patience, make: how, stop: make(chan struct{})}
+	for i := range n {
 		w := &worker{load: l, number: i, random: rand.New(rand.NewPCG(l.seed, uint64(i))), errors: map[string]int{}}
 		l.workers = append(l.workers, w)
 		l.all.Go(w.run)
@@ -121,6 +132,7 @@ func (w *worker) run() {
 		default:
 			w.refused = append(w.refused, id)
 		}
+		w.failed.Add(1)
 		kind := kindOf(err)
 		if committing {
 			kind = "at COMMIT: " + kind
@@ -130,31 +142,40 @@ func (w *worker) run() {
 	}
 }
 
-// transfer makes one in a task of its own. committing: all that was left to do
-// was to commit.
+// transfer makes one. committing: all that was left to do was to commit.
 func (w *worker) transfer(id string) (committing bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.patience)
 	defer cancel()
 	from := w.random.IntN(ledger.Accounts)
 	transfer := ledger.Transfer{ID: id, From: from, To: (from + 1 + w.random.IntN(ledger.Accounts-1)) % ledger.Accounts, Amount: 1 + w.random.IntN(100)}
-	err = pooldriver.Do(ctx, func(ctx context.Context) error {
-		return pooldriver.InTx(ctx, w.db, nil, func(ctx context.Context, _ *sql.Tx) error {
-			if err := transfer.Apply(ctx, w.mark, w.db); err != nil { // as a library would that knows only of db
+	err = w.make(ctx, w.load, transfer, &committing)
+	return committing, err
+}
+
+// inTask makes a transfer in a task of its own.
+func inTask(ctx context.Context, l *load, transfer ledger.Transfer, committing *bool) error {
+	return pooldriver.Do(ctx, func(ctx context.Context) error {
+		return pooldriver.InTx(ctx, l.db, nil, func(ctx context.Context, _ *sql.Tx) error {
+			if err := transfer.Apply(ctx, l.mark, l.db); err != nil { // as a library would that knows only of db
 				return err
 			}
-			committing = true
+			*committing = true
 			return nil
 		})
 	})
-	return committing, err
 }
 
 // waitForAll returns when every task has been served since.
 func (l *load) waitForAll(t *testing.T, since time.Time) {
 	t.Helper()
+	l.waitFor(t, since, settleWithin)
+}
+
+func (l *load) waitFor(t *testing.T, since time.Time, within time.Duration) {
+	t.Helper()
 	require.Eventually(t, func() bool {
 		return !slices.ContainsFunc(l.workers, func(w *worker) bool { return w.last.Load() < since.UnixNano() })
-	}, settleWithin, time.Millisecond, "not all tasks are served again")
+	}, within, time.Millisecond, "not all tasks are served again")
 }
 
 // back says how long after a moment the first acknowledgement came, and when all

@@ -1,9 +1,9 @@
 // Package failover runs pooldriver against more than one server: PostgreSQL with a
-// standby that is promoted, a Galera cluster that loses nodes, and PgBouncer in
-// transaction mode. What holds is written down in docs/internals/failover.md.
+// standby that is promoted, a cluster of Patroni, a Galera cluster that loses nodes,
+// and PgBouncer in transaction mode. What holds is written down in docs/internals/failover.md.
 //
-// POOLDRIVER_LONG=1 runs every round; without it a sample that fits in a few
-// minutes is run.
+// POOLDRIVER_LONG=1 runs every round, and Patroni; without it a sample of the
+// others that fits in a few minutes is run.
 package failover
 
 import (

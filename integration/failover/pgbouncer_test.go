@@ -18,7 +18,7 @@ import (
 	"github.com/pooldriver/pooldriver/integration/failover/bouncerclient/report"
 	"github.com/pooldriver/pooldriver/integration/failover/ledger"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // bounced is one of our processes behind a PgBouncer.

@@ -3,7 +3,7 @@
 # image registry. Needs Docker, apt's mirror, and root (debootstrap).
 # "build.sh" builds what Debian's stable suite has. The others come from suites that not every mirror
 # serves: "build.sh mysql" and "build.sh postgres" from the rolling one, "build.sh postgres-old" from
-# the suite before stable.
+# the suite before stable, and "build.sh patroni" what a cluster of Patroni needs, on PostgreSQL 17.
 # Prints the image names as NAME=VALUE lines on stdout (one image alone without NAME=),
 # everything else on stderr. An image whose sources have not changed is not built again.
 set -euo pipefail
@@ -27,6 +27,7 @@ exists() { docker image inspect "$1" > /dev/null 2>&1; }
 rootfs="pooldriver-test-rootfs:"
 base="pooldriver-test-base:$suite-$(digest base/Dockerfile)"
 postgres="pooldriver-test-postgres:$(digest base/Dockerfile postgres/*)" # and the suite
+patroni="pooldriver-test-patroni:$suite-$(digest base/Dockerfile postgres/* patroni/Dockerfile)"
 mariadb="pooldriver-test-mariadb:11.8-$(digest base/Dockerfile mysql/mariadb.Dockerfile mysql/entrypoint.sh)"
 mysql="pooldriver-test-mysql:9-$(digest mysql/mysql.Dockerfile mysql/entrypoint.sh)"
 
@@ -107,7 +108,16 @@ build_mysql() {
     build "$mysql" --build-arg ROOTFS="$rootfs$rolling" -f mysql/mysql.Dockerfile mysql
 }
 
+build_patroni() {
+    if exists "$patroni"; then say "$patroni is up to date"; return; fi
+    local from
+    from="$(build_postgres "$suite" "$stable_packages")"
+    say "building $patroni (about a minute)"
+    build "$patroni" --build-arg BASE="$from" patroni
+}
+
 case "${1:-}" in
+patroni) build_patroni; echo "$patroni"; exit ;;
 mysql) build_mysql; echo "$mysql"; exit ;;
 postgres) build_postgres "$rolling" "postgresql postgresql-client"; exit ;;
 postgres-old) build_postgres "$before" "postgresql postgresql-client"; exit ;;

@@ -4,7 +4,7 @@
 #   1. the variable of the environment, such as POOLDRIVER_POSTGRES_IMAGE, where set;
 #   2. the image below, where present or to be had from a registry;
 #   3. an image built here from Debian's packages (build.sh).
-# MySQL and the older PostgreSQL may be had in none of these ways: their lines are empty then, and
+# MySQL, Patroni and the older PostgreSQL may be had in none of these ways: their lines are empty then, and
 # their tests do not run. Where PostgreSQL 18 cannot be had, the tests run on 17.
 # "choose.sh newest" takes the newest releases that there are, and writes to newest.env.
 set -euo pipefail
@@ -17,7 +17,8 @@ POOLDRIVER_POSTGRES_OLD_IMAGE=postgres:13
 POOLDRIVER_MARIADB_IMAGE=mariadb:11.8
 POOLDRIVER_MYSQL_IMAGE=mysql:8.4
 POOLDRIVER_GALERA_IMAGE=mariadb:11.8
-POOLDRIVER_PGBOUNCER_IMAGE=edoburu/pgbouncer:v1.24.1-p1"
+POOLDRIVER_PGBOUNCER_IMAGE=edoburu/pgbouncer:v1.24.1-p1
+POOLDRIVER_PATRONI_IMAGE=pooldriver-test-patroni" # no registry has one with etcd and HAProxy
 
 chosen=chosen.env
 if [ "${1:-}" = newest ]; then
@@ -44,6 +45,8 @@ obtainable() {
 from_debian() {
     case "$1" in
     POOLDRIVER_MYSQL_IMAGE) ./build.sh mysql || say "Debian's rolling suite cannot be had here: no tests on MySQL" ;;
+    POOLDRIVER_PATRONI_IMAGE) [ -n "${LONG:-}${POOLDRIVER_LONG:-}" ] || return 0 # its tests are in the long form alone
+        ./build.sh patroni || say "Debian's patroni cannot be had here: no tests on a cluster of Patroni" ;;
     POOLDRIVER_POSTGRES_OLD_IMAGE) ./build.sh postgres-old || say "Debian's former suite cannot be had here: no tests on an older PostgreSQL" ;;
     POOLDRIVER_POSTGRES_IMAGE)
         ./build.sh postgres && return
@@ -58,7 +61,7 @@ while IFS='=' read -r variable official; do
     name="${!variable:-}"
     if [ -z "$name" ] && obtainable "$official"; then name="$official"; fi
     if [ -z "$name" ]; then
-        if [ -z "$built" ]; then
+        if [ -z "$built" ] && [ "$variable" != POOLDRIVER_PATRONI_IMAGE ]; then
             say "no registry serves $official: using images built from Debian's packages"
             built="$(./build.sh)"
         fi

@@ -168,7 +168,9 @@ func (x *acting) must(err error) {
 		if !x.in("overload=on") {
 			x.fault(x, "refused without overload", "%v", err)
 		}
-		x.mayHold(x.rows+len(x.held), err)
+		if x.event != "kill" { // whose session was killed holds nothing
+			x.mayHold(x.rows+len(x.held), err)
+		}
 	case x.excused(err):
 		x.end = lost
 		if x.event == "drain" {

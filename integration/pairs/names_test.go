@@ -24,7 +24,7 @@ var exempt = map[string]string{
 	"it needs a proxy between, and is tested beside one":                 "ListenDSN Dial",
 	"it sees each connection, and each dial here would be the same":      "AfterConnect",
 	"it opens, closes or names a Connector":                              "pooldriver.Open Connector.Connect Connector.Driver Connector.Warm Connector.Ready Driver.Open Driver.OpenConnector Pool.Close Pool.Connector Pool.Ping Pool.Reset Conn.Ping Connector.Target Connector.Hosts Connector.DriverParams",
-	"it only tells figures":                                              "pooldriver.HistogramBounds Connector.WhatIf Connector.History Connector.LockWaits Connector.CallSites Connector.Settings Connector.Waiters Pool.Stat Stat.* WhatIf.*",
+	"it only tells figures":                                              "pooldriver.HistogramBounds Connector.History Connector.LockWaits Connector.Statements Connector.CallSites Connector.Settings Connector.Waiters Pool.Stat Stat.*",
 	"it prints":                                                          "*.String *.Format *.MarshalText *.LogValue *.DSN",
 	"it panics":                                                          "Conn.Hijack",
 	"it is AcquireFunc, Begin or QueryRow of what an act does":           "Pool.AcquireFunc Pool.Begin Conn.Begin Tx.Begin Pool.QueryRow Conn.QueryRow Tx.QueryRow",

@@ -18,7 +18,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 	"github.com/pooldriver/pooldriver/pgxpooldriver"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
@@ -197,7 +197,7 @@ func (w *world) play(t *testing.T, c configuration, seed uint64, only []string, 
 	r.plug()
 	r.gone()
 	r.check()
-	for _, l := range log.lines {
+	for _, l := range log.all() {
 		if strings.Contains(l, "level=ERROR") {
 			r.fault(nil, "log", "%s", l)
 		}
@@ -590,7 +590,8 @@ func (r *run) atRest() {
 		if r.postgres() { // on MariaDB the bare driver is the same user
 			err = r.witness.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name NOT IN ('witness', 'bare') AND xact_start IS NOT NULL").Scan(&open)
 		}
-		if lent == 0 && s.BufferedBytes == 0 && err == nil && open == 0 {
+		// A listener that has lost its session is a holder while it dials.
+		if lent == 0 && s.BufferedBytes == 0 && err == nil && open == 0 && len(r.connector.Holders()) == 0 {
 			break
 		}
 		if time.Now().After(end) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -175,7 +176,8 @@ func (w *world) learn(ctx context.Context, acts []*act, face string, tenants boo
 // ids returns the number after which the ids of a new act come.
 func (w *world) ids() int64 { return w.bases.Add(idsOfAnAct) }
 
-// rotating are credentials that change when the program has done some acts since.
+// rotating are credentials that change when the program has done some acts since. They need no lock: calls never overlap, also
+// of a primary and its replicas.
 func (w *world) rotating() pooldriver.CredentialSource {
 	user, at := w.account.User, w.acts.Load()
 	return func(context.Context) (pooldriver.Credential, error) {
@@ -277,6 +279,12 @@ func (w *world) watch(database string) (stop func() (peaks [3]int, what [3]strin
 type recorded struct {
 	mu    sync.Mutex
 	lines []string
+}
+
+func (r *recorded) all() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.lines)
 }
 
 func (r *recorded) Write(p []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // TestRandomProgramsOfBothFacesDoWhatOneConnectionDoes runs programs from a seed. In one run each step goes by the pool of

@@ -20,7 +20,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 const (
@@ -265,7 +265,7 @@ func (h *house) visit(random *rand.Rand) {
 	}
 	defer cancel()
 	v := h.newVisit(ctx, random)
-	if h.pipelines && random.IntN(2) == 0 { // queries with settings are in no pipeline
+	if h.pipelines && random.IntN(2) == 0 { // between those with settings
 		v = v.as("")
 		v.read(v.ctx, sqlHandle{h.db})
 		return

@@ -58,6 +58,9 @@ func TestWhatTheConnectorTells(t *testing.T) {
 
 	tx, err := b.pool.Begin(ctx)
 	require.NoError(t, err)
+	require.Empty(t, connector.Holders(), "nothing was sent")
+	_, err = tx.Exec(ctx, "SELECT 1")
+	require.NoError(t, err)
 	require.Equal(t, pooldriver.PinTransaction, connector.Holders()[0].Pin)
 	require.NotNil(t, tx.Conn())
 	require.Equal(t, pooldriver.PinRaw, connector.Holders()[0].Pin)

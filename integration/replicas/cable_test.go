@@ -23,7 +23,7 @@ func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 		silence = 3 * time.Second // until the replica's watcher is sure: a second, a question, and a dial
 	)
 	s.empty(t)
-	db := open(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_max_conns=20", "pool_replica_max_conns=4"))
+	db := open(t, connect(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_max_conns=20", "pool_replica_max_conns=4")))
 	ctx := pooldriver.Replica(t.Context())
 	var onReplica [readers]atomic.Bool
 	var last [readers]atomic.Int64 // when the last read of each has begun, in ns since 1970
@@ -103,7 +103,7 @@ func testACableIsPulled(t *testing.T, s *stage, idle bool) {
 // replica is silent.
 func (s *stage) beginInTask(t *testing.T) (use func()) {
 	t.Helper()
-	db := open(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_replica_max_conns=2"))
+	db := open(t, connect(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_replica_max_conns=2")))
 	begin := func() *sql.Tx {
 		ctx, end := pooldriver.WithTask(pooldriver.Replica(t.Context()))
 		t.Cleanup(end)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // failover is many workers that write and read their own counters while the primary is lost.
@@ -126,7 +126,7 @@ func TestNoReadIsStaleWhenAReplicaIsPromoted(t *testing.T) {
 	for range randomtest.Rounds(1, 4) {
 		s := onStage(t, testbed.Postgres)
 		hosts := strings.Join([]string{s.Primary.Addr, s.Replicas[0].Addr, s.Replicas[1].Addr}, ",")
-		db := open(t, s.account.Via(hosts).URL("target_session_attrs=read-write", "pool_replicas=auto", "pool_max_conns=20"))
+		db := open(t, connect(t, s.account.Via(hosts).URL("target_session_attrs=read-write", "pool_replicas=auto", "pool_max_conns=20")))
 		f := &failover{stage: s, db: db, stop: make(chan struct{})}
 		for worker := range workers {
 			f.all.Go(func() { f.run(worker) })

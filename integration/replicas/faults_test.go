@@ -256,7 +256,7 @@ func TestAStandbyOfAnotherClusterServesNothing(t *testing.T) {
 	mustExec(t, admin, fmt.Sprintf("CREATE DATABASE %q OWNER %q", same.Database, same.User))
 	mustExec(t, same.OpenBare(t), "CREATE TABLE counters (worker integer NOT NULL, n integer NOT NULL)")
 	other.CatchUp(t)
-	db := open(t, s.account.URL("pool_replicas="+other.Replicas[0].Addr))
+	db := open(t, connect(t, s.account.URL("pool_replicas="+other.Replicas[0].Addr)))
 	require.NoError(t, s.write(t.Context(), db, 0, 1))
 	for range 100 {
 		n, onReplica, err := s.read(pooldriver.Replica(t.Context()), db, 0)

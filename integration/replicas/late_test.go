@@ -33,7 +33,7 @@ func testLate(t *testing.T, s *stage) {
 // openOne opens the account with the first replica.
 func (s *stage) openOne(t *testing.T, parameters ...string) *sql.DB {
 	t.Helper()
-	return open(t, s.account.URL(append(parameters, "pool_replicas="+s.proxies[0].Addr())...))
+	return open(t, connect(t, s.account.URL(append(parameters, "pool_replicas="+s.proxies[0].Addr())...)))
 }
 
 // requireServes returns when the replica serves.

@@ -98,3 +98,62 @@ func TestReadsUnderAFloorShareAPipeline(t *testing.T) {
 	t.Logf("%v, %d pipelined on the replica", stats.Replica.Reads, stats.Replica.Pools[0].Pool.Pipelined)
 	require.Positive(t, stats.Replica.Pools[0].Pool.Pipelined)
 }
+
+// TestReadsOfThePrimaryUnderAFloorShareAPipeline, while the replica is behind most of the time. No context sees less than it has seen.
+func TestReadsOfThePrimaryUnderAFloorShareAPipeline(t *testing.T) {
+	s := onStage(t, testbed.Postgres)
+	c := connect(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_replica_wait=1ms", "pool_pipeline=16", "pool_max_conns=2"))
+	db, writer := open(t, c), s.account.OpenBare(t)
+	s.requireServes(t, db)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var others sync.WaitGroup
+	others.Go(func() {
+		for n := 1; ctx.Err() == nil; n++ {
+			if err := s.write(context.Background(), writer, 0, n); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	others.Go(func() {
+		for ctx.Err() == nil {
+			if err := s.Replicas[0].Hold(context.Background()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if err := s.Replicas[0].Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	var all sync.WaitGroup
+	for worker := range 32 {
+		all.Go(func() {
+			ctx := pooldriver.WithReads(t.Context())
+			last := 0
+			for n := 1; n <= 10; n++ {
+				if err := s.write(ctx, db, worker+1, n); err != nil {
+					t.Error(err)
+				}
+				for range 10 {
+					if got, _, err := s.read(pooldriver.Replica(ctx), db, worker+1); err != nil || got != n {
+						t.Errorf("read %d, want %d: %v", got, n, err)
+					}
+					got, onReplica, err := s.read(pooldriver.Replica(ctx), db, 0)
+					if err != nil || got < last {
+						t.Errorf("read %d after %d, on the replica: %t: %v", got, last, onReplica, err)
+					}
+					last = got
+				}
+			}
+		})
+	}
+	all.Wait()
+	stop()
+	others.Wait()
+	stats := c.Stats()
+	t.Logf("%v, %d pipelined on the primary", stats.Replica.Reads, stats.Pipelined)
+	require.Positive(t, stats.Pipelined)
+	require.Positive(t, stats.Replica.Reads[pooldriver.ReplicaServed]+stats.Replica.Reads[pooldriver.ReplicaWaited])
+}

@@ -64,16 +64,24 @@ func (s *stage) empty(t *testing.T) {
 // open opens the account with the replicas behind their proxies.
 func (s *stage) open(t *testing.T, parameters ...string) *sql.DB {
 	t.Helper()
-	parameters = append([]string{
-		"pool_replicas=" + s.proxies[0].Addr() + "," + s.proxies[1].Addr(), "pool_max_conns=20", "pool_replica_max_conns=20",
-	}, parameters...)
-	return open(t, s.account.URL(parameters...))
+	return open(t, s.connect(t, append([]string{"pool_max_conns=20", "pool_replica_max_conns=20"}, parameters...)...))
 }
 
-func open(t *testing.T, url string) *sql.DB {
+// connect is a connector to the account, with the replicas behind their proxies.
+func (s *stage) connect(t *testing.T, parameters ...string) *pooldriver.Connector {
+	t.Helper()
+	return connect(t, s.account.URL(append(parameters, "pool_replicas="+s.proxies[0].Addr()+","+s.proxies[1].Addr())...))
+}
+
+func connect(t *testing.T, url string) *pooldriver.Connector {
 	t.Helper()
 	c := pooldriver.New(url, func(c *pooldriver.Config) { c.Logger = slog.New(slog.NewTextHandler(t.Output(), nil)) })
 	require.NoError(t, c.Err())
+	return c
+}
+
+func open(t *testing.T, c *pooldriver.Connector) *sql.DB {
+	t.Helper()
 	db := sql.OpenDB(c)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"log/slog"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -226,4 +227,53 @@ func TestAReplicaThatCannotReadLeavesItToThePrimary(t *testing.T) {
 		require.NoError(t, db.QueryRowContext(ctx, "SELECT n FROM unlogged").Scan(&n))
 		require.NoError(t, db.QueryRowContext(ctx, "SELECT length(pg_current_wal_lsn()::text)").Scan(&n))
 	}
+}
+
+// TestAReadThatAReplicaRefusesInAPipelineRunsOnThePrimary has a view whose function begins to write when the view is known to be short.
+func TestAReadThatAReplicaRefusesInAPipelineRunsOnThePrimary(t *testing.T) {
+	s := onStage(t, testbed.Postgres)
+	mustExec(t, s.account.OpenBare(t),
+		"CREATE TABLE added (n integer)",
+		"CREATE FUNCTION adds_later() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN IF EXISTS (SELECT FROM counters) THEN INSERT INTO added VALUES (1); END IF; RETURN 1; END $$",
+		"CREATE VIEW writes_later AS SELECT adds_later() AS n")
+	s.CatchUp(t)
+	c := connect(t, s.account.URL("pool_replicas="+s.proxies[0].Addr(), "pool_replica_max_conns=1", "pool_pipeline=16"))
+	db := open(t, c)
+	s.requireServes(t, db)
+	ctx := pooldriver.Replica(t.Context())
+	const workers, reads = 32, 20
+	crowd := func() {
+		var all sync.WaitGroup
+		for range workers {
+			all.Go(func() {
+				for range reads {
+					if err := db.QueryRowContext(ctx, "SELECT n FROM writes_later").Scan(new(int)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+	}
+	crowd()
+	before := c.Stats()
+	var pipelined uint64
+	for _, replica := range before.Replica.Pools {
+		pipelined += replica.Pool.Pipelined
+	}
+	require.Positive(t, pipelined)
+	require.NoError(t, s.write(t.Context(), db, 1, 1))
+	s.CatchUp(t)
+	crowd()
+	after := c.Stats().Replica.Reads
+	require.Greater(t, after[pooldriver.ReplicaRefused], uint64(1), "none was refused in a pipeline")
+	counted := 0
+	for why, n := range after {
+		counted += int(n - before.Replica.Reads[why])
+	}
+	require.Equal(t, workers*reads, counted, "%v after %v", after, before.Replica.Reads)
+	var rows int
+	require.NoError(t, db.QueryRowContext(pooldriver.Primary(ctx), "SELECT count(*) FROM added").Scan(&rows))
+	require.Equal(t, workers*reads, rows, "each of them ran once on the primary")
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/conformance"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/conformance"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
 

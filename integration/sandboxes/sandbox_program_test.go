@@ -159,7 +159,7 @@ func TestSandboxLendsTheDriversConnection(t *testing.T) {
 	require.Equal(t, 2, count(t, conn, "SELECT count(*) FROM ledger"))
 }
 
-func TestSandboxDefersTheBegin(t *testing.T) {
+func TestSandboxBeginsAtOnceWithLazyBegin(t *testing.T) {
 	t.Parallel()
 	s := onServer(t, testbed.Postgres, "pool_lazy_begin=true")
 	db := sandbox.DB(t, s.connector)

@@ -16,7 +16,7 @@ import (
 const pauseTries = 20
 
 // Pause has all of the server's processes stand still: its connections stay, new
-// ones are accepted, and nothing is answered. Only Kill ends it.
+// ones are accepted, and nothing is answered. Kill or Wake ends it.
 func (s *Server) Pause(t testing.TB) {
 	t.Helper()
 	docker, err := testcontainers.NewDockerClientWithOpts(context.Background())
@@ -32,6 +32,19 @@ func (s *Server) Pause(t testing.TB) {
 		time.Sleep(500 * time.Millisecond)
 	}
 	t.Fatalf("testbed: pause, %d times: %v", pauseTries, err)
+}
+
+// Wake has a paused server go on.
+func (s *Server) Wake(t testing.TB) {
+	t.Helper()
+	docker, err := testcontainers.NewDockerClientWithOpts(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer docker.Close()
+	if _, err := docker.ContainerUnpause(context.Background(), s.container.GetContainerID(), client.ContainerUnpauseOptions{}); err != nil {
+		t.Fatalf("testbed: wake: %v", err)
+	}
 }
 
 // StopProcess has one process of the server stand still, until the returned function is called.

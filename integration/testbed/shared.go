@@ -12,7 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // shared are the servers that all tests of a process use, started when first

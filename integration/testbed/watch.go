@@ -21,6 +21,7 @@ type Peak struct {
 
 // Watch looks at the account's connections every few milliseconds.
 type Watch struct {
+	of   Account
 	stop context.CancelFunc
 	done chan struct{}
 
@@ -32,9 +33,9 @@ type Watch struct {
 func (a Account) Watch(t testing.TB) *Watch {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Watch{stop: stop, done: make(chan struct{})}
+	w := &Watch{of: a, stop: stop, done: make(chan struct{})}
 	// The first look is taken here: whatever the test does next is watched.
-	w.look(ctx, a)
+	w.Look(ctx)
 	if w.Peak().Missed > 0 {
 		t.Fatal("testbed: the server does not tell its connections")
 	}
@@ -47,7 +48,7 @@ func (a Account) Watch(t testing.TB) *Watch {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				w.look(ctx, a)
+				w.Look(ctx)
 			}
 		}
 	}()
@@ -55,10 +56,11 @@ func (a Account) Watch(t testing.TB) *Watch {
 	return w
 }
 
-func (w *Watch) look(ctx context.Context, a Account) {
+// Look looks now, for who must not depend on how soon a busy machine does.
+func (w *Watch) Look(ctx context.Context) {
 	attempt, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	counted, _, kill, err := a.backends(attempt)
+	counted, _, kill, err := w.of.backends(attempt)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {

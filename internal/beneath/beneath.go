@@ -22,13 +22,13 @@ type Beneath interface {
 	// LastStatement returns the outline of the last statement of a session with that number on the server. ours is false if no
 	// other user of the Connector has the session.
 	LastStatement(process uint64) (outline string, ours bool)
-	// Over makes a Connector with the same Config over one connection of another template, which is a
+	// ConnectorOver makes a Connector with the same Config over one connection of another template, which is a
 	// session.Guards. Dial of t gives the same session again and again. The connection is never checked while
 	// it is idle and never too old.
-	Over(t dialects.Template, o Over) driver.Connector
+	ConnectorOver(t dialects.Template, o Over) driver.Connector
 }
 
-// Over is what is different in the Connector of Beneath.Over.
+// Over is what is different in the Connector of Beneath.ConnectorOver.
 type Over struct {
 	Patience time.Duration  // AcquireTimeout
 	Watch    func() Watcher // of each virtual connection
@@ -47,7 +47,7 @@ type Taken interface {
 // Conn is a virtual connection, which Connect of a Connector returns.
 type Conn interface {
 	driver.Conn
-	// Beneath is the inside of its Connector; nil: it has none, because Over has made it.
+	// Beneath is the inside of its Connector; nil: it has none, because ConnectorOver has made it.
 	Beneath() Beneath
 }
 

@@ -53,15 +53,15 @@ type Binding struct {
 	ended       atomic.Bool
 	rolledBack  atomic.Bool  // a transaction was open at the task's end
 	held        atomic.Int32 // connections lent to the task, or on their way to it
-	checkouts   atomic.Int32 // of the task that have not ended
+	checkouts   atomic.Int32 // checkouts of the task that have not ended
 	open        atomic.Int32 // rows that the task's statements have opened and not closed, in memory or not
 
 	// mu protects the list of seats, the claims on each, the pin that keeps a seat, and the arrival
 	// and departure of a connection. It is held for some nanoseconds, and never while anything
 	// waits. Order: a seat's lock, then mu.
 	mu      sync.Mutex
-	seats   []*Seat      // that have a connection
-	few     [1]*Seat     // of most tasks
+	seats   []*Seat      // the seats that have a connection
+	few     [1]*Seat     // the memory of seats, enough for most tasks
 	waiters []*waiter    // statements of the task that wait for a connection, in their order
 	waiting atomic.Int32 // len(waiters)
 }
@@ -127,30 +127,28 @@ func (b *Binding) lockTarget(ctx context.Context, c *Checkout, w *Want) (again b
 // lockFor locks s for an operation of c. If c does not use s yet, the operation is counted until c uses
 // it. again: the connection of s has left.
 func (b *Binding) lockFor(ctx context.Context, c *Checkout, w *Want, s *Seat) (again bool, _ error) {
-	counted := s != c.seat
-	if !counted || b.countIn(s) {
+	own := none
+	if s != c.seat {
+		own = op
+	}
+	if own == none || b.countIn(s) {
 		if err := s.lock.Lock(ctx); err != nil {
-			b.offer(s) // ctx may have ended when the lock was just given to this operation
-			if counted {
-				b.countOut(s)
-			} else {
-				b.lookAgain(s) // the rows of c may be in memory
-			}
+			s.leave(own) // the rows of c may be in memory, or ctx has ended when the lock was just given to this operation
 			return false, err
 		}
 		if s.conn.Load() != nil {
-			w.has(s, counted)
+			w.has(s, own)
 			return false, nil
 		}
 		s.lock.Unlock()
 	}
 	switch tx := b.transactionOf(c.scope); {
-	case b.refuses(c, w) != nil || c.seat == s && c.parts():
+	case b.refuses(c, w) != nil || c.seat == s && c.rowsDetached():
 		return true, nil // enter asks again
 	case tx != nil && tx.seat == s:
 		return false, sql.ErrTxDone // the transaction of InTx has ended before its function
 	case c.seat == s:
-		return false, driver.ErrBadConn // it has died
+		return false, driver.ErrBadConn // the connection has died
 	}
 	return true, nil
 }
@@ -195,7 +193,7 @@ func (b *Binding) target(c *Checkout) *Seat {
 		return c.seat
 	}
 	if c.seat != nil && c.seat != to {
-		b.detach(c) // may wait for a lock, so main may have changed
+		c.leaveSeat() // may wait for a lock, so main may have changed
 		return b.target(c)
 	}
 	return to
@@ -230,7 +228,7 @@ func (b *Binding) checkTx(c *Checkout, w *Want) (again bool, _ error) {
 	if tx := c.tx; tx != nil && !w.Begins && !tx.over && tx.Tx.OverOn(&r.Session) {
 		return false, sql.ErrTxDone // a statement of an ended transaction must not run in autocommit
 	}
-	own := c.own(s)
+	own := c.txOn(s)
 	if own == nil && r.Session.InTx() && (r.Session.Begun() || s.opener != c.turn()) { // another checkout has begun it
 		if err := b.joinsTx(s, w); err != nil {
 			return false, err
@@ -261,8 +259,8 @@ func (b *Binding) join(c *Checkout, w *Want) (again bool, _ error) {
 		if main != s && scoped == nil {
 			return true, nil
 		}
-		b.use(w)
-		c.share(s, true)
+		b.addUser(w)
+		c.share(s, executed)
 	case scoped == nil && b.callsToMain(main, c):
 		return true, nil
 	}
@@ -282,7 +280,7 @@ func (b *Binding) prepareFor(ctx context.Context, c *Checkout, w *Want) (again b
 			s.begin()
 		}
 		if !r.Session.InTx() {
-			s.opener = c.turn() // of a transaction that this statement may begin
+			s.opener = c.turn() // the checkout that opens the transaction which this statement may begin
 		}
 	}
 	if err := r.Session.ReadAhead(ctx); err != nil {
@@ -310,7 +308,7 @@ func (b *Binding) clearOthers(ctx context.Context, s *Seat) {
 			continue
 		}
 		func() {
-			defer b.release(other, true) // also by a panic of the driver
+			defer other.release(op) // also if the driver panics
 			if other.raw == nil {
 				_ = other.conn.Load().Session.ReadAhead(ctx)
 			}
@@ -378,17 +376,10 @@ func (b *Binding) hasAny() bool {
 	return len(b.seats) > 0
 }
 
-// offer hands s to a statement of the task that waits, if there is one and nobody works on s.
-func (b *Binding) offer(s *Seat) {
-	if b.waiting.Load() > 0 && b.tryHold(s) {
-		b.letGo(s)
-	}
-}
-
-// offerAll is offer for all seats of the task.
-func (b *Binding) offerAll() {
+// offer hands seats on which nobody works to the statements of the task that wait.
+func (b *Binding) offer() {
 	for _, s := range b.all() {
-		b.offer(s)
+		s.recheck()
 	}
 }
 
@@ -416,49 +407,9 @@ func (b *Binding) leaveQueue(w *waiter) {
 	b.mu.Lock()
 	b.waiters = slices.DeleteFunc(b.waiters, func(other *waiter) bool { return other == w })
 	b.waiting.Store(int32(len(b.waiters)))
-	s := w.adopted()
+	s := w.takeHandedSeat()
 	b.mu.Unlock()
 	if s != nil {
-		b.letGo(s)
+		s.unlock(op)
 	}
-}
-
-// unlock unlocks s. A caller without a claim on s looks again afterwards. If s can be shared, and a
-// statement of the task waits for a connection, unlock hands s to it with the lock: if s were free in
-// between, others could take it each time.
-func (b *Binding) unlock(s *Seat) {
-	if b.waiting.Load() > 0 {
-		if !b.mayShare(s) {
-			s.lock.Unlock()
-			return
-		}
-		// Those who wait for the lock itself have every second turn.
-		others := s.handed && s.lock.Contended()
-		if s.handed = !others; !others && b.handOver(s) {
-			return
-		}
-	}
-	s.lock.Unlock()
-	// A statement that has joined the queue since then may have found s locked. It had joined
-	// before it looked, so either it finds s unlocked, or it is seen here.
-	b.offer(s)
-}
-
-// handOver gives s, with the caller's lock and counted, to the statement that has waited for the
-// longest time. It reports false if none waits.
-func (b *Binding) handOver(s *Seat) bool {
-	b.mu.Lock()
-	var first *waiter
-	if len(b.waiters) > 0 {
-		first, b.waiters = b.waiters[0], b.waiters[1:]
-		b.waiting.Store(int32(len(b.waiters)))
-		first.given = s
-		s.ops++
-	}
-	b.mu.Unlock()
-	if first == nil {
-		return false
-	}
-	first.cancel(errHandedOver)
-	return true
 }

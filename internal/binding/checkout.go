@@ -8,9 +8,8 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
-	"github.com/pooldriver/pooldriver/internal/ctxsettings"
 	"github.com/pooldriver/pooldriver/internal/mergedctx"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
 	"github.com/pooldriver/pooldriver/pool"
@@ -30,24 +29,33 @@ type Checkout struct {
 	// before the first operation.
 	seat     *Seat
 	binding  *Binding
-	mine     *Seat         // for the next lending; nil: a new one
-	scope    *task.Scope   // of InTx
-	label    *string       // of the context that has attached it; nil: none
-	priority pool.Priority // of its first operation, without a task
-	asks     pool.Priority // of that context
+	mine     *Seat         // the seat for the next lending; nil: a new one is made
+	scope    *task.Scope   // the InTx whose context the statement has; nil: none
+	label    *string       // the label of the context that attached the checkout; nil: none
+	priority pool.Priority // the priority of its first operation, if it has no task
+	asks     pool.Priority // the priority that the context asks for
 	placed   bool          // scope, label, asks or from may be set
 	from     *task.Task    // an outer task: the statement's context was derived from its context
-	touched  bool          // it has used seat: an operation cannot move to another connection
-	executed bool          // it has executed a statement on seat
-	parted   bool          // it has had an answer, and has the connection no more from which that came
-	rows     *Rows         // that its last operation has opened
-	tx       *Tx           // the innermost of its open transactions
-	lent     *Seat         // to a function of Raw; nil: none
-	number   uint64        // how many checkouts were made of it before
+	progress progress      // what the checkout has done on seat
+	// takenBack: the connection of its last answer is others', and nothing was executed on another one since.
+	takenBack bool
+	rows      *Rows  // that its last operation has opened
+	tx        *Tx    // the innermost of its open transactions
+	lent      *Seat  // to a function of Raw; nil: none
+	number    uint64 // how many checkouts have used this object before
 
 	// values is the context with which database/sql has begun the checkout; nil: none is known.
 	values context.Context
 }
+
+// progress is what a checkout has done on its connection.
+type progress uint8
+
+const (
+	fresh    progress = iota
+	touched           // something was done, so no operation can move to another connection
+	executed          // a statement was executed
+)
 
 // Init makes c a checkout of connections of e. values is the context with which database/sql
 // has begun it.
@@ -63,15 +71,13 @@ func (c *Checkout) withoutTask(label *string) {
 // MoveTo makes e, another engine of the group, the engine of a checkout that has no transaction. The checkout leaves the
 // connection that it has; rows that are open there keep that.
 func (c *Checkout) MoveTo(e *Engine) {
-	if c.binding != nil {
-		c.binding.detach(c)
-		c.unbind()
-	}
-	c.engine, c.parted = e, false
+	c.leaveSeat()
+	c.unbind()
+	c.engine, c.takenBack = e, false
 }
 
 // Take begins a checkout anew.
-func (c *Checkout) Take(values context.Context) { c.values, c.parted = values, false }
+func (c *Checkout) Take(values context.Context) { c.values, c.takenBack = values, false }
 
 // InTask reports whether the checkout, which has a binding, belongs to a task.
 func (c *Checkout) InTask() bool { return c.binding.task != nil }
@@ -90,19 +96,24 @@ func (c *Checkout) Bound() bool { return c.binding != nil }
 func (c *Checkout) Binding() *Binding { return c.binding }
 
 // Executed reports whether the checkout has executed a statement on its connection.
-func (c *Checkout) Executed() bool { return c.executed }
+func (c *Checkout) Executed() bool { return c.progress == executed }
 
 // WasTakenBack reports whether rows of the checkout were read into memory, their connection was
 // taken back, and nothing was executed on another one since.
-func (c *Checkout) WasTakenBack() bool { return c.parted && !c.executed }
+func (c *Checkout) WasTakenBack() bool { return c.takenBack }
 
 // Task and Label say whose the checkout is. Either may be nil.
 func (c *Checkout) Task() *task.Task { return c.binding.task }
 func (c *Checkout) Label() *string   { return c.label }
 
-// Touched returns whether something has happened on the connection, and SetTouched stores it.
-func (c *Checkout) Touched() bool           { return c.touched }
-func (c *Checkout) SetTouched(touched bool) { c.touched = touched }
+// Touched reports whether something has happened on the connection.
+func (c *Checkout) Touched() bool { return c.progress >= touched }
+
+// Touch records that something has happened on the connection.
+func (c *Checkout) Touch() { c.progress = max(c.progress, touched) }
+
+// Untouch takes Touch back: nothing was sent.
+func (c *Checkout) Untouch() { c.progress = fresh }
 
 // OnMain reports whether the operation w runs on the session of the checkout's task.
 func (c *Checkout) OnMain(w *Want) bool { return c.binding.main.Load() == w.seat }
@@ -110,13 +121,12 @@ func (c *Checkout) OnMain(w *Want) bool { return c.binding.main.Load() == w.seat
 // Alone reports whether nothing has happened in the checkout on its connection, and nobody else uses
 // that, or has cut it: its server is silent, on another connection, too.
 func (c *Checkout) Alone(w *Want) bool {
-	b := c.binding
-	return !c.touched && !w.Conn.Session.Severed() && (b.isPrivate() || b.users(w.seat) == 1 && !w.seat.pin.KeepsTask())
+	return c.progress == fresh && !w.Conn.Session.Severed() && w.seat.users.Load() == 1 && !w.seat.pin.KeepsTask()
 }
 
-// SharesState reports whether another checkout uses the seat of c, too.
+// SharesState reports whether another checkout uses the seat of c, too. An operation of c has its lock.
 func (c *Checkout) SharesState() bool {
-	return !c.binding.isPrivate() && c.binding.users(c.seat) > 1
+	return c.seat.users.Load() > 1
 }
 
 // WithTaskEnd adds the end of the task to err, if that end has cut r's connection.
@@ -152,7 +162,7 @@ func (c *Checkout) Reach(ctx context.Context, w *Want) error {
 	return c.binding.enter(ctx, c, w)
 }
 
-// enterTask is Reach for the first operation of a checkout in a task.
+// enterTask finds and locks a connection for the first operation of a checkout in a task.
 func (c *Checkout) enterTask(ctx context.Context, w *Want) error {
 	err := c.binding.enter(ctx, c, w)
 	if err != nil && c.seat == nil {
@@ -177,7 +187,7 @@ func (c *Checkout) findScope(ctx context.Context, w *Want) {
 	}
 }
 
-// enter is Reach for a checkout without a task that has attached a connection. The
+// enter locks the connection that a checkout without a task has. The
 // checkout may have lost that connection: when others waited, its rows were read into
 // memory, and the connection was taken back.
 func (c *Checkout) enter(ctx context.Context, w *Want) error {
@@ -197,7 +207,7 @@ func (c *Checkout) enter(ctx context.Context, w *Want) error {
 		s.lock.Unlock()
 		return c.attachAgain(ctx, w)
 	}
-	w.has(s, false)
+	w.has(s, none)
 	if w.Conn.Session.TxLost() {
 		return w.Conn.Session.LostTx()
 	}
@@ -215,10 +225,10 @@ func (c *Checkout) MakeWay(r *connpool.Conn, effect dialects.Effect) {
 	}
 }
 
-// attachAgain is Reach for a checkout whose connection was taken back.
+// attachAgain finds a connection for a checkout whose connection was taken back.
 func (c *Checkout) attachAgain(ctx context.Context, w *Want) error {
-	c.part()
-	c.binding, w.reclaimed = nil, true
+	c.detachSeat()
+	c.binding = nil
 	return c.Reach(ctx, w)
 }
 
@@ -247,20 +257,20 @@ func (c *Checkout) place(ctx context.Context, w *Want) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	w.reclaimed = w.reclaimed || c.parted // perhaps by an answer from another one's connection
-	if !w.goesOn() && !e.admits(nil, p.From) {
+	if !c.goesOn(w) && !e.admits(nil, p.From) {
 		return e.pool.DrainingError()
 	}
 	c.priority = c.priorityOf(w, nil)
 	return nil
 }
 
-// settle is place for a context, or after one, that says something of tasks. done: nothing else is to be asked.
+// settle finds the binding from what the context says of tasks (p). done: nothing else is to be asked.
 func (c *Checkout) settle(w *Want, p *task.Place) (done bool, err error) {
 	p.Scope.Reach()
 	if p.Scope.Left() {
 		return true, sql.ErrTxDone
 	}
+	c.arrives(w, p.Label)
 	c.placed = !p.IsNone()
 	w.Scope, c.scope, c.label, c.asks, c.from = p.Scope, p.Scope, p.Label, p.Priority, p.From
 	if p.Task == nil {
@@ -272,12 +282,19 @@ func (c *Checkout) settle(w *Want, p *task.Place) (done bool, err error) {
 	return true, err
 }
 
+// arrives counts the first operation of a checkout, if it has a label.
+func (c *Checkout) arrives(w *Want, label *string) {
+	if label != nil && !c.goesOn(w) {
+		c.engine.report.Arrived(*label)
+	}
+}
+
 // borrow attaches a connection of the pool without a task.
 func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	var r *connpool.Conn
 	var waited time.Duration
 	switch {
-	case w.Pace != nil && c.from == nil && c.tx == nil && ctxsettings.Of(ctx) == nil:
+	case w.Pace != nil && c.from == nil && c.tx == nil:
 		r, waited, err = acquireOrFollow(ctx, c, w)
 		if w.Answer != nil {
 			return nil
@@ -294,23 +311,27 @@ func (c *Checkout) borrow(ctx context.Context, w *Want) (err error) {
 	return c.attachFor(ctx, w, r)
 }
 
-// attachFor is attach for the operation w.
+// attachFor takes a connection for the operation w.
 func (c *Checkout) attachFor(ctx context.Context, w *Want, r *connpool.Conn) error {
 	if err := c.binding.attach(ctx, c, r, w.TextAt, w.pins()); err != nil {
 		return err
 	}
-	w.has(c.seat, false)
+	w.has(c.seat, none)
 	w.isMeasured()
 	return nil
 }
 
-// priorityOf is that of an operation which needs a connection. Operations that have begun are not refused, nor
+// goesOn reports whether the operation has had a connection before, or its checkout has lost one to others. Drain does
+// not refuse such an operation.
+func (c *Checkout) goesOn(w *Want) bool { return w.Retried || w.CameBack || c.takenBack }
+
+// priorityOf returns the priority with which an operation waits for a connection. Operations that have begun are not refused, nor
 // those of a task that holds a connection, for which others may wait, or has open rows. b is nil without a task.
 func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
 	switch e := c.engine; {
 	case e.config.QueueTarget == 0:
 		return pool.PriorityNormal
-	case w.goesOn() || e.serves(b, c.from):
+	case c.goesOn(w) || e.serves(b, c.from):
 		return pool.PriorityHigh
 	}
 	return c.asks
@@ -318,7 +339,7 @@ func (c *Checkout) priorityOf(w *Want, b *Binding) pool.Priority {
 
 // TakeAnswer makes rows, which are new or recycled, those of the answer.
 func (c *Checkout) TakeAnswer(rows *Rows, a *session.Answer) error {
-	c.parted = true
+	c.takenBack = true
 	if a.Err != nil {
 		return a.Err
 	}
@@ -337,7 +358,7 @@ func (c *Checkout) notAcquired(ctx context.Context, waited time.Duration, err er
 	return err
 }
 
-// attachDeferred is Reach for the first statement of a deferred transaction without a task. The
+// attachDeferred finds a connection for the first statement of a deferred transaction without a task. The
 // transaction stays without a task, even if the statement's context carries a task.
 // If the statement gets no connection, the transaction fails for good: otherwise the
 // program could commit later statements without this one.
@@ -353,8 +374,9 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 	defer merged.Release()
 	place := task.PlaceOf(t.Tx.Context())
 	c.label, c.asks, c.from, c.placed = place.Label, place.Priority, place.From, true
+	c.arrives(w, place.Label)
 	c.priority = c.priorityOf(w, nil)
-	err := ctxerr.Of(both, c.borrow(both, w))
+	err := session.BeginError(ctxerr.Of(both, c.borrow(both, w)))
 	t.attached(w, c.binding, err)
 	return err
 }
@@ -363,15 +385,7 @@ func (c *Checkout) attachDeferred(ctx context.Context, w *Want) error {
 // had a claim on it and nobody looks at it.
 func (c *Checkout) freeSeat() *Seat {
 	s := c.mine
-	switch {
-	case s == nil:
-	case !s.lock.TryLock():
-		s = nil
-	case s.conn.Load() != nil: // somebody has just looked, and is about to end the lending
-		s.unlockAlone()
-		s = nil
-	}
-	if s == nil {
+	if s == nil || !s.lock.TryLock() {
 		s = new(Seat)
 		s.self = s
 		s.lock.TryLock()
@@ -382,12 +396,13 @@ func (c *Checkout) freeSeat() *Seat {
 
 // hold makes s the seat of the checkout, which has not used s yet. With nil the
 // checkout has none.
-func (c *Checkout) hold(s *Seat) { c.seat, c.touched, c.executed = s, false, false }
+func (c *Checkout) hold(s *Seat) { c.seat, c.progress = s, fresh }
 
-// share makes s, which others have used, the seat of the checkout. executed: the checkout
-// counts as one that has executed a statement on s.
-func (c *Checkout) share(s *Seat, executed bool) {
-	c.seat, c.touched, c.executed = s, true, executed
+// share makes s, on which other operations have run, the seat of the checkout. done is the progress of the checkout
+// on s.
+func (c *Checkout) share(s *Seat, done progress) {
+	c.seat, c.progress = s, done
+	c.takenBack = c.takenBack && done != executed
 }
 
 // letGo takes the seat from the checkout, with the rows that it has opened there. The seat is not used
@@ -399,11 +414,11 @@ func (c *Checkout) letGo() (s *Seat, open *Rows) {
 	return s, open
 }
 
-// part takes the connection from the checkout, whose rows are in memory. Others of its task may use the
+// detachSeat takes the connection from the checkout, whose rows are in memory. Others of its task may use the
 // seat by now.
-func (c *Checkout) part() {
+func (c *Checkout) detachSeat() {
 	c.hold(nil)
-	c.parted, c.mine = true, nil
+	c.takenBack, c.mine = true, nil
 }
 
 // partFromRows takes the connection from the checkout, if the checkout's rows are in memory and
@@ -413,7 +428,7 @@ func (c *Checkout) partFromRows() {
 	if rows := c.rows; rows != nil && rows.Rows.Buffer() != nil {
 		c.rows = nil
 		if rows.Rows.Detached() {
-			c.part()
+			c.detachSeat()
 		}
 	}
 }
@@ -429,23 +444,23 @@ func (c *Checkout) reattach(s *Seat) bool {
 		return true
 	}
 	c.rows = nil
-	c.part()
+	c.detachSeat()
 	return false
 }
 
 // Ran records, under the lock, that the checkout has run a statement on the connection of w.
 func (c *Checkout) Ran(w *Want) {
-	c.executed = true
+	c.progress, c.takenBack = executed, false
 	if w.Conn.Session.Depth() > 0 {
-		if own := c.own(w.seat); own != nil {
+		if own := c.txOn(w.seat); own != nil {
 			own.Tx.Ran()
 		}
 	}
 }
 
-// own returns the transaction on s to which an operation of c belongs: the one that c has
+// txOn returns the transaction on s to which an operation of c belongs: the one that c has
 // begun, or that of the InTx in whose scope c was attached.
-func (c *Checkout) own(s *Seat) *Tx {
+func (c *Checkout) txOn(s *Seat) *Tx {
 	if c.tx != nil && c.tx.seat == s {
 		return c.tx
 	}
@@ -458,16 +473,9 @@ func (c *Checkout) own(s *Seat) *Tx {
 // Detach ends the checkout. A clean connection can be lent again at once. Rollback and
 // cleaning happen in the background, and the connection counts as active until they end.
 func (c *Checkout) Detach() {
-	if s := c.seat; c.binding == &c.engine.private && s != nil && c.rows == nil && c.tx == nil && c.from == nil {
-		c.seat, c.binding = nil, nil
-		s.leaveAlone()
-	} else {
-		if c.binding != nil {
-			c.binding.detach(c)
-		}
-		c.unbind()
-	}
-	c.parted, c.values = false, nil
+	c.leaveSeat()
+	c.unbind()
+	c.takenBack, c.values = false, nil
 	c.number++
 }
 
@@ -489,23 +497,4 @@ func (c *Checkout) Open(rows *Rows, st *session.Statement, isFirst bool) {
 	if r.Meter.TellsSlow() {
 		r.Meter.OpenRows()
 	}
-}
-
-// hookContext is the context that the driver's own hooks (connect, ResetSession) get. It ends
-// with the borrower's statement. As over the bare driver, it has the values of the context with
-// which database/sql has taken the connection.
-type hookContext struct {
-	context.Context // the statement's
-	values          context.Context
-}
-
-func (h hookContext) Value(key any) any { return h.values.Value(key) }
-
-// forHooks is the context that the driver's hooks get: it ends with ctx, and has the values of the
-// context with which database/sql has taken the virtual connection.
-func (c *Checkout) forHooks(ctx context.Context) context.Context {
-	if c.values == nil || mergedctx.IsSame(&ctx, &c.values) {
-		return ctx
-	}
-	return &hookContext{ctx, c.values}
 }

@@ -11,7 +11,16 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// This file begins and ends lendings, and counts the claims on the seats of a task.
+// This file begins and ends lendings, and counts the claims on seats.
+
+// claim is a reason for which a seat keeps its connection.
+type claim uint8
+
+const (
+	none claim = iota // no claim: the caller only looks, or keeps the claim that it has
+	user              // the claim of a checkout, of rows whose checkout has ended, or of a function of Raw
+	op                // in a task: the claim of an operation on a seat that is not its checkout's
+)
 
 // attach lends r, which comes from the pool, to c, and locks the seat of the lending. text is the
 // statement's, or nil. pins: the operation is known to hold r after its end.
@@ -29,7 +38,7 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 	r.LendTo(&s.self)
 	r.Session.Lend(b.shares)
 	r.Meter.Begin(c.label, text, waited, pins)
-	if b.isPrivate() { // it has no end, and before conn says so nobody knows that s has r
+	if b.isPrivate() { // a private binding does not end, and nobody can find r in s before conn is set
 		s.conn.Store(r)
 	} else if !b.receive(s, r) {
 		s.lock.Unlock()
@@ -43,13 +52,13 @@ func (b *Binding) attach(ctx context.Context, c *Checkout, r *connpool.Conn, tex
 	return nil
 }
 
-// expect counts a connection that is on its way to the binding. first: it has no other one.
-func (b *Binding) expect() (first bool) { return b.held.Add(1) == 1 }
+// expectConn counts a connection that is on its way to the binding. first: it has no other one.
+func (b *Binding) expectConn() (first bool) { return b.held.Add(1) == 1 }
 
-// lost ends what expect began: the connection does not come, or has gone.
-func (b *Binding) lost() { b.held.Add(-1) }
+// unexpectConn ends what expectConn began: the connection does not come, or has gone.
+func (b *Binding) unexpectConn() { b.held.Add(-1) }
 
-// receive makes s, whose checkout is its first user, a seat of the task. It reports false if the task has
+// receive makes s a seat of the task. It reports false if the task has
 // ended: the task's end finds only seats that were received before.
 func (b *Binding) receive(s *Seat, r *connpool.Conn) bool {
 	b.mu.Lock()
@@ -57,7 +66,7 @@ func (b *Binding) receive(s *Seat, r *connpool.Conn) bool {
 	if b.ended.Load() {
 		return false
 	}
-	s.users, s.ops = 1, 0
+	s.ops.Store(0)
 	s.conn.Store(r)
 	if b.seats == nil {
 		b.seats = b.few[:0]
@@ -66,155 +75,189 @@ func (b *Binding) receive(s *Seat, r *connpool.Conn) bool {
 	return true
 }
 
+// has reports, under mu, whether s has a connection of the task. Only the list says so: conn and binding cannot be
+// read at once, and s may be used again for other tasks and for this one meanwhile.
+func (b *Binding) has(s *Seat) bool { return slices.Contains(b.seats, s) }
+
 // countIn counts an operation on s, if s is a seat of the task. So nobody gives its connection back until
-// countOut, or release.
+// that claim ends.
 func (b *Binding) countIn(s *Seat) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.hasLocked(s) {
+	if !b.has(s) {
 		return false
 	}
-	s.ops++
+	s.ops.Add(1)
 	return true
 }
 
-// hasLocked reports whether s has a connection of the task. Only the list says so: conn and binding cannot be
-// read at once, and s may be used again for other tasks and for this one meanwhile.
-func (b *Binding) hasLocked(s *Seat) bool { return slices.Contains(b.seats, s) }
-
-// countOut ends what countIn began, for somebody who has not the lock.
-func (b *Binding) countOut(s *Seat) {
-	b.mu.Lock()
-	s.ops--
-	b.lookAgainLocked(s)
-}
-
 // tryHold counts an operation on s and locks s, if s is a seat of the task and nobody works on it.
-// letGo or release ends that.
 func (b *Binding) tryHold(s *Seat) bool {
-	if !b.countIn(s) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.has(s) || !s.lock.TryLock() {
 		return false
 	}
-	if s.lock.TryLock() {
-		if s.conn.Load() != nil {
-			return true
-		}
-		s.lock.Unlock()
-	}
-	b.countOut(s)
-	return false
-}
-
-// letGo ends what tryHold began, where nothing was done with the session.
-func (b *Binding) letGo(s *Seat) {
-	b.unlock(s)
-	b.countOut(s)
+	s.ops.Add(1)
+	return true
 }
 
 // isOnlyClaim reports whether one user has the only claim on s, which is locked, and nothing pins s beyond
 // its checkout.
 func (b *Binding) isOnlyClaim(s *Seat) bool {
 	if b.isPrivate() {
-		return !s.left.Load()
+		return s.users.Load() == 1
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return s.users == 1 && s.ops == 0 && !s.pin.KeepsTask()
+	return s.users.Load() == 1 && s.ops.Load() == 0 && !s.pin.KeepsTask()
 }
 
-// users is how many use s.
-func (b *Binding) users(s *Seat) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return s.users
-}
-
-// use makes the checkout of an operation that is counted a user of the seat. others: how many other
+// addUser makes the checkout of an operation that is counted a user of the seat. others: how many other
 // users the seat has.
-func (b *Binding) use(w *Want) (others int) {
+func (b *Binding) addUser(w *Want) (others int32) {
 	s := w.seat
-	w.count(false)
+	w.claim = none
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	others = s.users
-	s.users++
-	s.ops--
-	return others
+	s.ops.Add(-1)
+	return s.users.Add(1) - 1
 }
 
-// claim makes a function of Raw one of the users of s.
-func (b *Binding) claim(s *Seat) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.users++
-}
+// Three verbs end a claim. The caller of unlock has the lock of s, the caller of leave has not. The caller of recheck
+// has no claim.
 
-// standDown ends the claim of a checkout, which has the lock of s. In a task its operation is counted
-// instead.
-func (b *Binding) standDown(s *Seat) {
-	if b.isPrivate() {
-		s.Detached() // the operation has the lock, and gives the connection back
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.users--
-	s.ops++
-}
-
-// leaveAfterPanic unlocks s, whose driver has panicked. ends: the claim of c ends, because database/sql does
-// not give c back.
-func leaveAfterPanic(c *Checkout, s *Seat, b *Binding, ends bool) {
-	if ends {
-		b.standDown(s)
-		c.letGo()
-	}
-	if b.isPrivate() {
-		s.unlockAlone()
-		c.unbind()
-		return
-	}
-	b.release(s, ends)
-}
-
-// leave ends the claim of one of the users of s, who has not the lock. It waits for nobody. It reports
-// whether it has given the connection back.
-func (b *Binding) leave(s *Seat) (gaveBack bool) {
-	b.mu.Lock()
-	s.users--
-	return b.lookAgainLocked(s)
-}
-
-// lookAgain gives the connection of s back if there is no claim on it.
-func (b *Binding) lookAgain(s *Seat) {
-	b.mu.Lock()
-	b.lookAgainLocked(s)
-}
-
-// lookAgainLocked is lookAgain with mu, which it unlocks. Whoever ends a claim and finds s locked may go:
-// whoever has the lock looks again after its unlock.
-func (b *Binding) lookAgainLocked(s *Seat) (gaveBack bool) {
-	var r *connpool.Conn
-	if gaveBack = b.mayLeaveLocked(s) && s.lock.TryLock(); gaveBack {
-		r = s.conn.Load()
-		b.takeOutLocked(s)
-	}
-	b.mu.Unlock()
-	if gaveBack {
+// unlock unlocks s, and ends a claim of its caller. If no claim is left, and nothing pins s, the connection goes
+// back. If a statement of the task waits for a connection, and can share s, the statement gets s with the lock: if s
+// were free in between, others could take it each time. After the unlock, unlock looks again: a claim may have ended
+// meanwhile, or a statement may have joined the queue, and both have found s locked.
+func (s *Seat) unlock(own claim) (gaveBack bool) {
+	if b := s.binding.Load(); own == none && !s.dead && b.stays(s) {
 		s.lock.Unlock()
-		b.giveBack(r)
+		return !b.stays(s) && s.recheck()
 	}
-	return gaveBack
+	return s.unlockSlow(own)
 }
 
-// mayLeaveLocked reports whether nobody has a claim on s, and nothing pins it. After the task has ended,
+// unlockSlow is unlock where something may change.
+func (s *Seat) unlockSlow(own claim) (gaveBack bool) {
+	b, r := s.binding.Load(), s.conn.Load()
+	var out, refused bool
+	if b.isPrivate() {
+		out = s.decideAlone(own)
+	} else {
+		var next *waiter
+		if out, next, refused = b.decide(s, own); next != nil {
+			next.cancel(errHandedOver)
+			return false
+		}
+	}
+	s.lock.Unlock()
+	if out {
+		b.giveBack(r)
+		return true
+	}
+	return b.needs(s, !refused) && s.lock.TryLock() && s.unlockSlow(none)
+}
+
+// leave ends a claim of its caller, who has not the lock. It waits for nobody: whoever has the lock looks again after
+// the unlock. It reports whether it has given the connection back.
+func (s *Seat) leave(own claim) (gaveBack bool) {
+	if s.lock.TryLock() {
+		return s.unlockSlow(own)
+	}
+	s.countOut(own)
+	return s.recheck()
+}
+
+// recheck does what unlock does, if that is needed and nobody has the lock.
+func (s *Seat) recheck() (gaveBack bool) {
+	return s.binding.Load().needs(s, true) && s.lock.TryLock() && s.unlockSlow(none)
+}
+
+// countOut ends a claim.
+func (s *Seat) countOut(own claim) {
+	switch own {
+	case user:
+		s.users.Add(-1)
+	case op:
+		s.ops.Add(-1)
+	}
+}
+
+// decideAlone is decide without a task. The last user is not counted out: prepare would count it in again.
+func (s *Seat) decideAlone(own claim) (out bool) {
+	if own == user && s.users.Load() > 1 {
+		s.users.Add(-1)
+		return false
+	}
+	if out = (own == user || s.users.Load() <= 0) && s.conn.Load() != nil; out {
+		s.conn.Store(nil)
+	}
+	return out
+}
+
+// decide ends a claim on s, which is locked, and decides what becomes of s. out: the lending is over. next: this
+// statement of the task gets s with the lock. refused: a statement waits, and cannot share s.
+func (b *Binding) decide(s *Seat, own claim) (out bool, next *waiter, refused bool) {
+	s.countOut(own)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.isFree(s) || s.dead && b.has(s) && !b.ended.Load():
+		b.takeOut(s)
+		return true, nil, false
+	case len(b.waiters) > 0 && b.has(s):
+		next, refused = b.nextFor(s)
+	}
+	return false, next, refused
+}
+
+// needs reports whether somebody has to take the lock of s, and unlock it: nobody has a claim on it, or, with
+// offers, a statement of the task waits for a connection.
+func (b *Binding) needs(s *Seat, offers bool) bool {
+	switch {
+	case b.isPrivate():
+		return s.users.Load() <= 0 && s.conn.Load() != nil
+	case b.stays(s):
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.isFree(s) || offers && len(b.waiters) > 0 && b.has(s)
+}
+
+// stays reports, without a lock, whether s has a user and no statement of the task waits for a connection.
+func (b *Binding) stays(s *Seat) bool { return s.users.Load() > 0 && b.waiting.Load() == 0 }
+
+// isFree reports, under mu, whether nobody has a claim on s, and nothing pins it. After the task has ended,
 // only the task's end takes the connection.
-func (b *Binding) mayLeaveLocked(s *Seat) bool {
-	return b.hasLocked(s) && s.users <= 0 && s.ops == 0 && s.pin == pinning.None && !b.ended.Load()
+func (b *Binding) isFree(s *Seat) bool {
+	if !b.has(s) || b.ended.Load() { // first: s may be a seat of another binding by now, whose mu protects pin
+		return false
+	}
+	return s.users.Load() <= 0 && s.ops.Load() == 0 && s.pin == pinning.None
 }
 
-// takeOutLocked ends the lending of s, which is locked.
-func (b *Binding) takeOutLocked(s *Seat) {
+// nextFor takes the statement that has waited for the longest time from the queue, under mu. It gets s, which is
+// locked, and is counted there. refused: s cannot be shared.
+func (b *Binding) nextFor(s *Seat) (next *waiter, refused bool) {
+	if !b.mayShare(s) {
+		return nil, true
+	}
+	// Those who wait for the lock itself have every second turn.
+	if s.handed = !s.handed || !s.lock.Contended(); !s.handed {
+		return nil, false
+	}
+	next, b.waiters = b.waiters[0], b.waiters[1:]
+	b.waiting.Store(int32(len(b.waiters)))
+	next.given = s
+	s.ops.Add(1)
+	return next, false
+}
+
+// takeOut ends the lending of s, which is locked, under mu.
+func (b *Binding) takeOut(s *Seat) {
 	s.conn.Store(nil)
 	s.forget()
 	if i := slices.Index(b.seats, s); i >= 0 {
@@ -223,105 +266,36 @@ func (b *Binding) takeOutLocked(s *Seat) {
 	if b.main.Load() == s {
 		b.main.Store(nil)
 	}
-	b.lost()
+	b.unexpectConn()
 }
 
-// giveBack gives r, whose lending in a task is over, back to the pool.
+// giveBack gives back the connection of an attach, when no seat leads to r any more.
 func (b *Binding) giveBack(r *connpool.Conn) {
-	endLending(r)
+	r.Meter.End()
+	r.Session.GiveBack()
+	if b.isPrivate() {
+		r.GiveBack(nil) // an untyped nil: a nil *task.Task in the interface would not be nil
+		return
+	}
 	r.GiveBack(b.task)
 }
 
-// detach ends a checkout's use of its seat. It waits for nobody, unless rows are open.
-func (b *Binding) detach(c *Checkout) {
-	mine := c.mine
-	s, rows := c.letGo()
-	switch {
-	case s == nil || rows != nil && b.detachRows(s, rows):
-	case b.isPrivate(): // a transaction that is still open knows the seat, so it is not used again
-		s.leaveAlone()
-	case b.leave(s) && s == mine && !s.known: // nobody else has a claim, or will come
-		c.mine = s
-	}
-}
-
-// detachRows is detach for a checkout that has opened rows. It reports whether the detach
-// is complete. Open rows go on using the seat in place of their checkout.
-func (b *Binding) detachRows(s *Seat, rows *Rows) bool {
-	if rows.Rows.Buffer() != nil || rows.closed {
-		return rows.Rows.Detached()
-	}
-	if s.hold() == nil {
-		return rows.Rows.Detached()
-	}
-	defer b.endHold(s)
-	rows.Rows.Attach()
-	if rows.Rows.Detached() || !rows.Rows.Live() {
-		return rows.Rows.Detached()
-	}
-	rows.Rows.Keep()
-	return true
-}
-
-// endHold ends what a hold of somebody with a claim began.
-func (b *Binding) endHold(s *Seat) {
-	if b.isPrivate() {
-		s.unlockAlone()
-	} else {
-		b.release(s, false)
-	}
-}
-
-// release ends an operation on s, which is locked, and unlocks s. The caller has a claim on s; counted:
-// the claim is an operation, and it ends. release stores why the session is held. If nothing holds it,
-// the connection goes back.
-func (b *Binding) release(s *Seat, counted bool) {
-	r := s.conn.Load()
-	if s.over && s.raw == nil {
-		b.evict(s, r)
-		return
-	}
-	pin, dead := pinning.None, false
-	if s.raw == nil {
-		pin, dead = b.judge(s, r)
-	}
-	b.mu.Lock()
-	if counted {
-		s.ops--
-	}
-	out := false
-	if s.raw == nil {
-		s.pin = pin
-		if out = dead && !b.ended.Load() || b.mayLeaveLocked(s); out {
-			b.takeOutLocked(s)
+// release unlocks s after something was done with the session, and notes why the session is held.
+func (s *Seat) release(own claim) {
+	if b := s.binding.Load(); !b.isPrivate() && s.raw == nil {
+		s.countOperation()
+		if r := s.conn.Load(); !s.isSettled(r, b.main.Load() == s) {
+			b.judge(s, r)
 		}
 	}
-	b.mu.Unlock()
-	if out {
-		s.lock.Unlock()
-		b.giveBack(r)
-		return
-	}
-	b.unlock(s)
-	b.lookAgain(s) // the last claim may have ended after our look, and the caller's before
+	s.unlock(own)
 }
 
-// endUse is release for one of the users of s.
-func (b *Binding) endUse(s *Seat) {
-	if s.isSettled(s.conn.Load(), b.main.Load() == s) {
-		s.moved()
-		b.unlock(s)
-		return
-	}
-	b.release(s, false)
-}
-
-// judge says why r is held, after an operation in a task. dead: r is dead and leaves. Checkouts that
+// judge notes why r is held, after an operation in a task. If r is dead, it leaves: checkouts that
 // use it get the error from their next operation. A dead session with open rows stays until their
 // owner has found the error and closed them.
-func (b *Binding) judge(s *Seat, r *connpool.Conn) (pin pinning.Pin, dead bool) {
-	s.moved()
-	pin = s.checkPin(r)
+func (b *Binding) judge(s *Seat, r *connpool.Conn) {
+	pin := s.checkPin(r)
 	if r.Session.Unusable() && pin != pinning.Tx {
 		b.loseState(s, r)
 		pin = pinning.None
@@ -331,7 +305,12 @@ func (b *Binding) judge(s *Seat, r *connpool.Conn) (pin pinning.Pin, dead bool) 
 	}
 	pin = b.electMain(s, pin)
 	r.Session.Observe(pin.InTx())
-	return pin, r.Session.Unusable() && pin == pinning.None && !r.Session.Begun() && r.Session.Rows() == nil
+	s.dead = r.Session.Unusable() && pin == pinning.None && !r.Session.Begun() && r.Session.Rows() == nil
+	if s.pin != pin {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		s.pin = pin
+	}
 }
 
 // loseState raises the loss barrier if s was the main seat, and its session had state or a
@@ -361,9 +340,10 @@ func (b *Binding) electMain(s *Seat, why pinning.Pin) pinning.Pin {
 	return why
 }
 
-// evict takes r from a task that has ended. It is called with the lock of s, and unlocks. When
-// it returns, nothing that the task has opened or changed on r is left.
-func (b *Binding) evict(s *Seat, r *connpool.Conn) {
+// evict takes the connection of s from a task that has ended. It is called with the lock of s, and unlocks. When
+// it returns, nothing that the task has opened or changed on the connection is left.
+func (b *Binding) evict(s *Seat) {
+	r := s.conn.Load()
 	since, cause := s.since, r.Session.TxCause()
 	open, panicked := r.Session.Undo(b.task.EndedError())
 	if open {
@@ -374,14 +354,15 @@ func (b *Binding) evict(s *Seat, r *connpool.Conn) {
 	// the task has, the program has left it open.
 	var use []any
 	if open && (cause == nil || errors.Is(cause, task.ErrEnded)) {
-		use = r.LastUse(b.task.Name()) // it has the task at least
+		use = r.LastUse(b.task.Name()) // it names the task, at least
 	}
 	defer b.tellUndone(use, panicked, since)
 	b.mu.Lock()
-	b.takeOutLocked(s)
+	b.takeOut(s)
 	b.mu.Unlock()
 	s.lock.Unlock()
-	endLending(r)
+	r.Meter.End()
+	r.Session.GiveBack()
 	r.GiveBackNow(b.task)
 }
 

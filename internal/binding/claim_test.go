@@ -13,12 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // begun is a checkout of ctx that has run an operation. The test ends it.
@@ -56,26 +56,26 @@ func TestTheLastClaimMayEndWhileSomebodyWithoutOneHasTheLock(t *testing.T) {
 			l, err := Lend(c, w)
 			require.NoError(t, err)
 			c.Done(w)
-			return func() { l.EndUnheld(nil) }, c.Detach
+			return func() { l.EndWithoutLock(nil) }, c.Detach
 		},
 		"the driver closes what was prepared": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
 			c := begun(t, ctx, e)
-			s, b := c.seat, c.binding
+			s := c.seat
 			return func() { _ = c.Disown(&stmtcache.Owner{}) }, func() {
 				s.Detached() // as if its rows were in memory
-				b.lookAgain(s)
+				s.recheck()
 			}
 		},
 		"the end of a checkout whose rows others read": func(t *testing.T, ctx context.Context, e *Engine) (one, other func()) {
 			c := begun(t, ctx, e)
-			s, b := c.seat, c.binding
+			s := c.seat
 			return func() {
 					if s.hold() != nil {
-						b.endHold(s)
+						s.release(none)
 					}
 				}, func() {
 					s.Detached()
-					b.lookAgain(s)
+					s.recheck()
 				}
 		},
 	} {
@@ -201,7 +201,7 @@ func TestASeatMayGoFromTaskToTaskWhileOthersLookAtIt(t *testing.T) {
 		for !done.Load() {
 			for _, r := range e.pool.Conns() {
 				if s := seatOf(r); s.tryLook(r) {
-					s.endLook()
+					s.unlock(none)
 				}
 			}
 		}
@@ -253,8 +253,8 @@ func TestASeatIsATasksWhileItIsInTheTasksList(t *testing.T) {
 	late.binding.Store(b)
 	defer late.binding.Store(own)
 	require.False(t, b.countIn(late))
-	require.Zero(t, late.ops)
-	b.lookAgain(late)
+	require.Zero(t, late.ops.Load())
+	late.recheck()
 	require.NotNil(t, late.conn.Load())
 }
 
@@ -311,7 +311,7 @@ func TestATaskThatEndsDuringTheWaitSaysSo(t *testing.T) {
 	}()
 	require.Eventually(t, s.lock.Contended, 30*time.Second, time.Millisecond)
 	b.TaskEnded()
-	b.evict(s, s.conn.Load())
+	b.evict(s)
 	require.EqualError(t, <-waits, b.task.EndedError().Error())
 }
 

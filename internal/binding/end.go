@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 )
 
 // The end of a task: its connections go back.
@@ -31,15 +31,15 @@ func (b *Binding) WrapUp() {
 				s.sever()
 				_ = s.lock.Lock(context.Background())
 			}
-			switch r := s.conn.Load(); {
-			case r == nil:
+			switch {
+			case s.conn.Load() == nil:
 				s.lock.Unlock()
 			case s.raw != nil:
 				inRaw.Store(true)
 				s.over = true
 				s.lock.Unlock()
 			default:
-				b.evict(s, r)
+				b.evict(s)
 			}
 		})
 	}

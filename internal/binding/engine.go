@@ -13,9 +13,9 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -47,7 +47,7 @@ type group struct {
 	keyed   task.Keyed
 	numbers atomic.Uint64 // of connections
 	waiters waitgraph.Queue[*waiter]
-	engines []*Engine // complete before the first statement
+	engines []*Engine // all engines of the Connector, complete before the first statement
 }
 
 // New makes an engine with its pool. Nothing is opened.
@@ -56,8 +56,8 @@ func New(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) 
 	return e, e.init(t)
 }
 
-// Beside makes an engine with another pool, for the same tasks. Nothing is opened.
-func (e *Engine) Beside(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (*Engine, error) {
+// WithPool makes an engine with another pool, for the same tasks. Nothing is opened.
+func (e *Engine) WithPool(c *config.Config, t dialects.Template, u *usage.Env, r *report.Report) (*Engine, error) {
 	other := &Engine{config: c, usage: u, report: r, group: e.group}
 	if err := other.init(t); err != nil {
 		return other, err
@@ -69,6 +69,7 @@ func (e *Engine) Beside(c *config.Config, t dialects.Template, u *usage.Env, r *
 func (e *Engine) init(t dialects.Template) (err error) {
 	e.starvation.engine, e.pipelines.engine, e.private.engine = e, e, e
 	e.group.engines = append(e.group.engines, e)
+	e.usage.Times.Outline = e.Outline
 	e.pool, err = connpool.New(e.config, t, e.usage, e.starvation.starving, e.report, &e.group.numbers)
 	return err
 }
@@ -129,7 +130,7 @@ func (e *Engine) acquire(ctx context.Context, who any, priority pool.Priority) (
 	return e.broughtUp(ctx, r)
 }
 
-// acquireBeside is acquire for a statement without a task whose context was derived from that of the
+// acquireBeside takes a connection for a statement without a task whose context was derived from that of the
 // task from.
 func (e *Engine) acquireBeside(ctx context.Context, from *task.Task, label *string, priority pool.Priority) (_ *connpool.Conn, waited time.Duration, _ error) {
 	r, waited, err := e.acquireNow(ctx)
@@ -176,7 +177,7 @@ func (e *Engine) await(w *waiter) (_ *connpool.Conn, waited time.Duration, _ err
 	switch {
 	case err == nil:
 		if w.binding != nil {
-			w.binding.leaveQueue(w) // it needs no other one
+			w.binding.leaveQueue(w) // the waiter has a connection, and needs no seat of the task
 		}
 		return e.broughtUp(w.around, r)
 	case context.Cause(w.ctx) == errHandedOver:
@@ -250,6 +251,9 @@ func NameOf(t *task.Task) string {
 	}
 	return t.Name()
 }
+
+// Times has how long statements take.
+func (e *Engine) Times() *usage.Times { return &e.usage.Times }
 
 // Outline is a statement's text without literals; text may be nil.
 func (e *Engine) Outline(text *string) string { return connpool.Outline(e.config.Dialect, text) }

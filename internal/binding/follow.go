@@ -1,14 +1,14 @@
 package binding
 
 import (
-	"bytes"
 	"context"
-	"database/sql/driver"
-	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/ctxsettings"
+	"github.com/pooldriver/pooldriver/internal/floor"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
@@ -17,6 +17,7 @@ import (
 type follow struct {
 	call      dialects.PipelinedQuery
 	pace      *textcache.Pace
+	owes      *floor.Floor // see Want.Owes
 	label     *string
 	size      int
 	trials    int // pipelines that were trials
@@ -46,69 +47,28 @@ const mostPipelines = 3
 // mayFollow reports whether f may be in a pipeline once more. Whoever has f in his hands asks.
 func (f *follow) mayFollow() bool { return !f.answer.Alone && f.pipelines < mostPipelines }
 
-// newFollow copies the arguments: the pipeline may read them after the program's call has returned. nil: an
-// argument cannot be copied, because it refers to memory of the program.
-func newFollow(w *Want, label *string) *follow {
-	f := &follow{call: dialects.PipelinedQuery{Text: w.Text}, pace: w.Pace, label: label, size: len(w.Text)}
-	f.call.Args = make([]driver.NamedValue, len(w.Args))
-	for i, arg := range w.Args {
-		switch v := arg.Value.(type) {
-		case []byte:
-			arg.Value = bytes.Clone(v)
-			f.size += len(v)
-		case string:
-			f.size += len(v)
-		case nil, bool, int, int32, int64, float64, time.Time:
-		default:
-			of := reflect.TypeOf(v)
-			if !isCopied(of) {
-				return nil
-			}
-			f.size += sizeOf(reflect.ValueOf(v))
+// newFollow is a query whose arguments, and the settings of whose context, the dialect keeps, nil if it cannot. A method of
+// an argument runs here, in the goroutine of its caller: in a pipeline others would wait for it.
+func newFollow(ctx context.Context, w *Want, d dialects.Dialect, label *string) *follow {
+	settings, err := ctxsettings.Of(ctx).List()
+	keeper, ok := d.(dialects.ArgumentKeeper)
+	if err != nil || !ok && len(w.Args)+len(settings) > 0 || len(settings) > 0 && !keeper.KeepSettings(settings) {
+		return nil
+	}
+	f := &follow{call: dialects.PipelinedQuery{Text: w.Text, Settings: settings}, pace: w.Pace, owes: w.Owes, label: label, size: len(w.Text)}
+	for _, set := range settings {
+		f.size += len(set.Name) + len(set.Value)
+	}
+	f.call.Args = slices.Clone(w.Args)
+	for i := range f.call.Args {
+		arg := &f.call.Args[i]
+		kept, size, ok := keeper.KeepArgument(arg.Value)
+		if !ok {
+			return nil
 		}
-		f.call.Args[i] = arg
+		arg.Value, f.size = kept, f.size+size
 	}
 	return f
-}
-
-var timeType = reflect.TypeFor[time.Time]()
-
-// isCopied reports whether an assignment copies all of a value of type t, as with uuid.UUID and
-// sql.NullString.
-func isCopied(t reflect.Type) bool {
-	switch k := t.Kind(); {
-	case k <= reflect.Complex128 && k != reflect.Uintptr, k == reflect.String, t == timeType:
-		return true
-	case k == reflect.Array:
-		return isCopied(t.Elem())
-	case k == reflect.Struct:
-		for i := range t.NumField() {
-			if !isCopied(t.Field(i).Type) {
-				return false
-			}
-		}
-		return true
-	}
-	return false
-}
-
-// sizeOf is about how many bytes v, which isCopied, takes.
-func sizeOf(v reflect.Value) (n int) {
-	switch v.Kind() {
-	case reflect.String:
-		return v.Len()
-	case reflect.Array:
-		for i := range v.Len() {
-			n += sizeOf(v.Index(i))
-		}
-		return n
-	case reflect.Struct:
-		for i := range v.NumField() {
-			n += sizeOf(v.Field(i))
-		}
-		return n
-	}
-	return int(v.Type().Size())
 }
 
 // wait waits for the answer of a leader. It reports false if ctx ends before.

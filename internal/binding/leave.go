@@ -9,17 +9,17 @@ import (
 
 // Discard ends the checkout and the real connection with it.
 func (c *Checkout) Discard() {
-	if s := c.seat; s != nil && !c.parts() {
+	if s := c.seat; s != nil && !c.rowsDetached() {
 		if r := s.hold(); r != nil {
 			r.Session.MarkUnusable()
-			c.binding.endHold(s)
+			s.release(none)
 		}
 	}
 	c.Detach()
 }
 
-// parts reports whether the checkout's rows are in memory, and it does not use their connection.
-func (c *Checkout) parts() bool { return c.rows != nil && c.rows.Rows.Detached() }
+// rowsDetached reports whether the checkout's rows are in memory, and it does not use their connection.
+func (c *Checkout) rowsDetached() bool { return c.rows != nil && c.rows.Rows.Detached() }
 
 // Idle reports whether the checkout has a connection and has left nothing on it: no transaction,
 // no rows, no state.
@@ -33,7 +33,7 @@ func (c *Checkout) Idle() bool {
 		return false
 	}
 	idle := !r.Session.Reading() && (b.shares || !s.checkPin(r).KeepsTask() && session.LeavesNothing(r.Session.Effect()))
-	b.endHold(s)
+	s.release(none)
 	return idle
 }
 
@@ -41,7 +41,7 @@ func (c *Checkout) Idle() bool {
 // connection and nobody works on it.
 func (c *Checkout) Disown(o *stmtcache.Owner) error {
 	s := c.seat
-	if s == nil || c.parts() || !s.lock.TryLock() {
+	if s == nil || c.rowsDetached() || !s.lock.TryLock() {
 		return nil
 	}
 	r := s.conn.Load()
@@ -49,15 +49,14 @@ func (c *Checkout) Disown(o *stmtcache.Owner) error {
 		s.lock.Unlock()
 		return nil
 	}
-	defer s.endLook() // also by a panic of the driver; the checkout's rows may be in memory since
+	defer s.unlock(none) // also by a panic of the driver; the checkout's rows may be in memory since
 	return r.Session.Disown(o)
 }
 
-// StandDown ends the checkout's use of w's connection, under the lock. The operation keeps the connection
+// StandDown ends the checkout's use of w's connection, under the lock. The operation has the checkout's claim
 // until Done. Other users stay.
 func (c *Checkout) StandDown(w *Want) {
-	c.binding.standDown(w.seat)
-	w.count(!c.binding.isPrivate())
+	w.claim = user
 	c.letGo()
 }
 
@@ -73,7 +72,7 @@ func (c *Checkout) MoveOn(w *Want) {
 	if b.isPrivate() {
 		c.unbind()
 		if deferred != nil {
-			deferred.again()
+			deferred.deferAgain()
 			c.tx = deferred
 		}
 	}
@@ -87,6 +86,34 @@ func (e *Engine) waitFor(by **Engine) {
 	if *by == nil {
 		*by = e
 		e.unattached.Add(1)
+	}
+}
+
+// leaveSeat ends a checkout's use of its seat. It waits for nobody, unless rows are open. The checkout uses the seat
+// again if nobody else has a claim on it, or will come: no transaction knows it.
+func (c *Checkout) leaveSeat() {
+	mine, open := c.mine, c.tx != nil
+	s, rows := c.letGo()
+	switch {
+	case s == nil:
+		c.mine = mine
+	case rows != nil && rows.outlive(s):
+	case s.leave(user) && s == mine && !open && !s.known:
+		c.mine = s
+	}
+}
+
+// leaveAfterPanic unlocks s, whose driver has panicked. ends: the claim of c ends, because database/sql does
+// not give c back.
+func (c *Checkout) leaveAfterPanic(s *Seat, ends bool) {
+	own, private := none, s.binding.Load().isPrivate()
+	if ends {
+		own = user
+		c.letGo()
+	}
+	s.release(own)
+	if private {
+		c.unbind()
 	}
 }
 
@@ -117,18 +144,15 @@ func (c *Checkout) Unlock(w *Want) {
 		return
 	}
 	w.locked = false
-	s, counted := w.seat, w.counted
+	s, own := w.seat, w.claim
 	if w.measured {
 		w.measured = false
 		w.Conn.Meter.EndOperation(s.pinnedBy(w.Conn))
 	}
-	w.count(false)
-	switch b := s.binding.Load(); {
-	case b.isPrivate():
-		s.unlockAlone()
-	case counted || c.seat != s:
-		b.release(s, counted)
-	default:
-		b.endUse(s)
+	w.claim = none
+	if s.binding.Load().isPrivate() { // mostly
+		s.unlock(own)
+		return
 	}
+	s.release(own)
 }

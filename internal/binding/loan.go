@@ -31,10 +31,7 @@ func Lend(c *Checkout, w *Want) (*Loan, error) {
 	r.Session.RecordEffect(w.LoanEffect)
 	l := &Loan{Conn: r, seat: s, checkout: c, binding: b, busy: make(chan struct{}), effect: w.LoanEffect}
 	s.raw = l.busy
-	if !b.isPrivate() { // else raw keeps the connection
-		b.claim(s)
-	}
-	c.share(s, true)
+	s.users.Add(1)
 	c.Ran(w)
 	c.lent = s
 	return l, nil
@@ -51,9 +48,9 @@ func (l *Loan) End(err error, panicked bool) (gone bool) {
 	return gone
 }
 
-// EndUnheld is End if the *sql.Conn was closed meanwhile, so that its lock cannot be taken.
+// EndWithoutLock ends the loan of a *sql.Conn that was closed meanwhile, so that its lock cannot be taken.
 // Without a task the connection ends: nobody knows what is open on it.
-func (l *Loan) EndUnheld(err error) {
+func (l *Loan) EndWithoutLock(err error) {
 	l.giveBack(err, func() {
 		if l.binding.isPrivate() {
 			l.Conn.Session.MarkUnusable()
@@ -63,7 +60,7 @@ func (l *Loan) EndUnheld(err error) {
 
 // giveBack lets others use the session again. It calls look under the session's lock.
 func (l *Loan) giveBack(err error, look func()) {
-	r, s, b := l.Conn, l.seat, l.binding
+	r, s := l.Conn, l.seat
 	_ = s.lock.Lock(context.Background()) // nobody takes the connection while raw is set
 	if errors.Is(err, driver.ErrBadConn) {
 		r.Session.MarkUnusable()
@@ -74,10 +71,9 @@ func (l *Loan) giveBack(err error, look func()) {
 	r.Session.EndLoan(l.effect, err)
 	look()
 	r.Meter.SetPin(s.pinnedBy(r))
-	if b.isPrivate() {
-		s.unlockAlone()
+	if s.over {
+		l.binding.evict(s)
 		return
 	}
-	s.Detached() // the loan's claim
-	b.release(s, false)
+	s.release(user)
 }

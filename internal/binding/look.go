@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -78,13 +78,13 @@ func look(r *connpool.Conn, clock *usage.Clock) (l Look, ok bool) {
 	return Look{}, false
 }
 
-// Taken returns the open rows whose connection was taken back, the oldest first.
-func (e *Engine) Taken() []Taken {
+// BufferedRows returns the open rows whose connection was taken back, the oldest first.
+func (e *Engine) BufferedRows() []BufferedRows {
 	s := &e.starvation
 	s.mu.Lock()
-	all := slices.DeleteFunc(slices.Collect(maps.Values(s.taken)), func(t Taken) bool { return !t.whole })
+	all := slices.DeleteFunc(slices.Collect(maps.Values(s.buffered)), func(t BufferedRows) bool { return !t.whole })
 	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b Taken) int { return a.At.Compare(b.At) })
+	slices.SortFunc(all, func(a, b BufferedRows) int { return a.At.Compare(b.At) })
 	return all
 }
 
@@ -119,7 +119,7 @@ func (e *Engine) RowsTooLarge() bool {
 		}
 		rows := r.Session.Rows()
 		large := rows != nil && rows.TooLarge()
-		s.endLook()
+		s.unlock(none)
 		if large {
 			return true
 		}

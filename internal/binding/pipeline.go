@@ -92,7 +92,7 @@ func acquireOrFollow(ctx context.Context, c *Checkout, w *Want) (_ *connpool.Con
 	if err != pool.ErrNoneNow {
 		return e.gotNow(hooks, r, err)
 	}
-	f, priority := newFollow(w, c.label), c.priority
+	f, priority := newFollow(ctx, w, e.config.Dialect, c.label), c.priority
 	if f == nil {
 		return e.acquire(hooks, c.label, priority)
 	}
@@ -248,6 +248,13 @@ type pipeline struct {
 	cancel    context.CancelFunc
 	timer     *time.Timer // for rescue
 	first     time.Time   // when the first answer has come
+	kept      []kept      // answers that wait for the position
+}
+
+// kept is the answer to the query at place i.
+type kept struct {
+	i      int
+	answer session.Answer
 }
 
 // begin takes the connection, as the leader, whose context ctx is, and starts the pipeline. After an error nobody has
@@ -322,10 +329,12 @@ func (p *pipeline) run(ctx context.Context) {
 func (p *pipeline) send(ctx context.Context) {
 	p.conn.Meter.Lead(len(p.followers))
 	defer p.conn.Meter.EndLead(p.leader.label)
-	calls := make([]dialects.PipelinedQuery, 1, 1+len(p.followers))
-	calls[0] = p.leader.call
-	for _, f := range p.followers {
-		calls = append(calls, f.Who().(*follow).call)
+	defer p.giveKept()
+	calls := make([]dialects.PipelinedQuery, 1+len(p.followers))
+	for i := range calls {
+		f := p.followAt(i)
+		calls[i] = f.call
+		p.conn.Session.OweTo(f.owes)
 	}
 	begun := time.Now()
 	switch err := p.conn.Session.Together(ctx, calls, answerBytes, p.answered); err {
@@ -355,13 +364,32 @@ func (p *pipeline) answered(i int, a session.Answer) {
 	}
 	if i == 0 {
 		p.first = time.Now()
-		p.leaderGets(a)
+	}
+	if p.followAt(i).owes != nil {
+		p.kept = append(p.kept, kept{i, a})
 	} else {
-		p.followerGets(p.followers[i-1], a)
+		p.give(i, a)
 	}
 	if i < len(p.followers) {
 		next := p.followAt(i + 1)
 		p.conn.Meter.Next(next.label, &next.call.Text, p.followers[i].Waited())
+	}
+}
+
+// giveKept gives the answers that have waited for the position. Before it is known the next read of the same context would go to
+// the primary again.
+func (p *pipeline) giveKept() {
+	for _, k := range p.kept {
+		p.give(k.i, k.answer)
+	}
+}
+
+// give gives the answer to the query at place i.
+func (p *pipeline) give(i int, a session.Answer) {
+	if i == 0 {
+		p.leaderGets(a)
+	} else {
+		p.followerGets(p.followers[i-1], a)
 	}
 }
 

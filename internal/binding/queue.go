@@ -14,45 +14,39 @@ import (
 // obtain gives c a seat, and w the seat's lock. The connection comes from the pool.
 // If w would have to wait while the task holds a connection, w shares a seat of the task
 // instead.
-func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) (err error) {
-	e := b.engine
-	if !w.goesOn() && !e.admits(b, c.from) {
-		return e.pool.DrainingError()
+func (b *Binding) obtain(ctx context.Context, c *Checkout, w *Want) error {
+	if !c.goesOn(w) && !b.engine.admits(b, c.from) {
+		return b.engine.pool.DrainingError()
 	}
-	taken, waited := false, time.Duration(0)
+	taken := false
 	defer func() { // also after a panic of the driver
 		if !taken {
-			b.lost()
-		}
-		if err != nil {
-			err = c.notAcquired(ctx, waited, err)
+			b.unexpectConn()
 		}
 	}()
-	keep := func(r *connpool.Conn) error {
-		if err := c.attachFor(ctx, w, r); err != nil {
-			return err
-		}
-		taken = true
+	r, waited, err := b.acquire(ctx, c, w, b.expectConn())
+	switch {
+	case err != nil:
+		return c.notAcquired(ctx, waited, err)
+	case w.locked:
 		return nil
 	}
-	// A task that has no connection, and waits for none, waits in the pool's queue. While
-	// a further statement of the task waits, the task may get a connection that the
-	// statement can share: contend looks for it.
-	if first := b.expect(); (first || !b.shares) && c.from == nil {
-		var r *connpool.Conn
-		if r, waited, err = e.acquire(c.forHooks(ctx), b, c.priorityOf(w, b)); err != nil {
-			return err
-		}
-		return keep(r)
-	}
-	r, waited, err := b.contend(ctx, c, w)
-	if err != nil || w.locked {
-		return err
-	}
-	return keep(r)
+	err = c.attachFor(ctx, w, r)
+	taken = err == nil
+	return err
 }
 
-// contend is obtain for a binding that has connections, or waits for one. If w.locked is true
+// acquire takes a connection for w. first: the task has no connection, and waits for none, so w waits in the
+// pool's queue. While a further statement of the task waits, the task may get a connection that the
+// statement can share: contend looks for it.
+func (b *Binding) acquire(ctx context.Context, c *Checkout, w *Want, first bool) (r *connpool.Conn, waited time.Duration, err error) {
+	if (first || !b.shares) && c.from == nil {
+		return b.engine.acquire(c.forHooks(ctx), b, c.priorityOf(w, b))
+	}
+	return b.contend(ctx, c, w)
+}
+
+// contend takes a connection, or shares one, for a binding that has connections or waits for one. If w.locked is true
 // afterwards, w shares a seat of the binding.
 func (b *Binding) contend(ctx context.Context, c *Checkout, w *Want) (r *connpool.Conn, waited time.Duration, err error) {
 	var once time.Duration
@@ -83,7 +77,7 @@ func (b *Binding) queue(ctx context.Context, c *Checkout, w *Want) (_ *connpool.
 	}
 	r, waited, err := b.engine.await(q)
 	if err == errHandedOver {
-		if _ = b.adopt(ctx, c, w, q.adopted()); w.locked {
+		if _ = b.adopt(ctx, c, w, q.takeHandedSeat()); w.locked {
 			return nil, 0, nil
 		}
 	}
@@ -107,11 +101,14 @@ func (b *Binding) share(ctx context.Context, c *Checkout, w *Want) (err error) {
 // adopt makes s, which is locked and on which the operation is counted, the seat of c. If s
 // cannot be shared, adopt unlocks s. The error tells why open rows were not read into memory.
 func (b *Binding) adopt(ctx context.Context, c *Checkout, w *Want, s *Seat) (err error) {
-	w.has(s, true) // Done unlocks it, also after a panic of the driver
+	w.has(s, op) // Done unlocks it, also after a panic of the driver
 	if r := w.Conn; s.maySend(r) {
 		if err = r.Session.ReadAhead(ctx); err == nil {
-			others := b.use(w)
-			c.share(s, others > 0)
+			done := touched
+			if others := b.addUser(w); others > 0 {
+				done = executed
+			}
+			c.share(s, done)
 			return nil
 		}
 	}

@@ -12,9 +12,9 @@ type Rows struct {
 	Rows session.Rows
 
 	seat     *Seat
-	checkout *Checkout // that has opened them
+	checkout *Checkout // the checkout that has opened the rows
 	binding  *Binding
-	closed   bool // by the owner
+	closed   bool // the owner has closed the rows
 }
 
 // Closed reports whether the owner has closed the rows.
@@ -38,20 +38,16 @@ func (r *Rows) Lock() (live bool) {
 	if r.Rows.Live() {
 		r.Rows.LoseSession() // the driver has panicked
 	}
-	s.endLook()
+	s.unlock(none)
 	return false
 }
 
 // Unlock ends what Lock began.
 func (r *Rows) Unlock() {
-	s, b := r.seat, r.binding
-	s.moved()
+	s := r.seat
+	s.countOperation()
 	s.conn.Load().Meter.EndRow()
-	if b.isPrivate() {
-		s.unlockAlone()
-		return
-	}
-	b.unlock(s)
+	s.unlock(none)
 }
 
 // CountRow counts a row that was read from the driver, under the lock.
@@ -93,8 +89,7 @@ func (r *Rows) Close() (reusable bool, err error) {
 		case !returned:
 			r.driverPanicked()
 		case r.Rows.LetGo():
-			s.Detached()
-			s.endLook()
+			s.unlock(user)
 		default:
 			r.Unlock()
 			reusable = r.binding.isPrivate() // others know the rows of a task
@@ -110,7 +105,7 @@ func (r *Rows) CloseAfterLoan() {
 	if r.seat.hold() == nil {
 		return
 	}
-	defer r.seat.endLook()
+	defer r.seat.unlock(none)
 	if r.Rows.Live() {
 		_ = r.Rows.Close()
 	}
@@ -128,6 +123,20 @@ func (r *Rows) Recycle() {
 // driverPanicked ends the connection of rows whose driver panicked in Close. It is called
 // with the lock, and unlocks.
 func (r *Rows) driverPanicked() {
-	c, s, b := r.checkout, r.seat, r.binding
-	leaveAfterPanic(c, s, b, c.seat == s && (c.tx == nil || b.isPrivate()))
+	c, s := r.checkout, r.seat
+	c.leaveAfterPanic(s, c.seat == s && (c.tx == nil || r.binding.isPrivate()))
+}
+
+// outlive has rows of a checkout that ends go on with its claim on s, if they are open. It reports whether the checkout
+// has no claim on s any more.
+func (r *Rows) outlive(s *Seat) bool {
+	if r.Rows.Buffer() == nil && !r.closed && s.hold() != nil {
+		defer s.release(none)
+		r.Rows.Attach()
+		if !r.Rows.Detached() && r.Rows.Live() {
+			r.Rows.Keep()
+			return true
+		}
+	}
+	return r.Rows.Detached()
 }

@@ -16,10 +16,9 @@ import (
 // held during every call of the driver. While the lending lasts, the seat is the only way to the
 // connection. docs/adr/0031 argues the races.
 //
-// Who has a claim on a seat keeps the connection there. In a task the claims are counted: users are
-// checkouts, rows whose checkout has ended, and functions of Raw. An operation on a seat that is not its
-// checkout's counts itself where it finds the seat, and until it is over. Without a task the one claim is
-// the checkout's, or that of its rows. Whoever ends the last claim, while nothing pins the seat, gives the
+// Who has a claim on a seat keeps the connection there. Users are checkouts, rows whose checkout has ended, and
+// functions of Raw. In a task an operation on a seat that is not its checkout's counts itself where it finds the
+// seat, and until it is over. Whoever ends the last claim, while nothing pins the seat, gives the
 // connection back. If somebody else has the lock then, he does it.
 //
 // In three cases the connection leaves under the lock in spite of claims: it is dead, its task has
@@ -33,12 +32,11 @@ type Seat struct {
 	conn atomic.Pointer[connpool.Conn]
 	// binding is whose lending it is. It changes under lock, while conn is nil.
 	binding atomic.Pointer[Binding]
-	// left: without a task, the only claim has ended.
-	left atomic.Bool
+	// The claims. A user becomes one from an operation, and an operation is counted in, under the mu of the task's binding:
+	// so the decision that there is none, which is made with mu, is right. A claim may end at any time.
+	users, ops atomic.Int32
 
-	// In a task, the binding's mu protects the following fields.
-	users, ops int
-	pin        pinning.Pin // what pinned the seat after the last operation; it is set under lock, too
+	pin pinning.Pin // in a task: what pinned the seat after the last operation; the lock and the binding's mu protect it
 
 	// The lock protects the rest.
 	moves  uint64        // operations so far: shows whether the session makes progress
@@ -48,6 +46,7 @@ type Seat struct {
 	warned bool          // the log knows that a statement has joined the transaction
 	raw    chan struct{} // closed when Raw's function returns; nil: none runs
 	over   bool          // the task has ended while raw was set: whoever ends the loan takes the connection back
+	dead   bool          // the session is dead, and leaves in spite of claims
 	// values is the context whose values the driver's ResetSession has got last, in an explicit
 	// task.
 	values context.Context
@@ -76,17 +75,8 @@ func (s *Seat) Has(r *connpool.Conn) bool { return s.conn.Load() == r }
 // CountedOnTx raises the loss barrier of the task.
 func (s *Seat) CountedOnTx(loss *session.LostError) { s.binding.Load().raiseBarrier(loss) }
 
-// Detached counts out a checkout whose rows are in memory.
-func (s *Seat) Detached() {
-	b := s.binding.Load()
-	if b.isPrivate() {
-		s.left.Store(true)
-		return
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s.users--
-}
+// Detached ends the claim of a checkout whose rows are in memory. The caller has the lock, and unlocks.
+func (s *Seat) Detached() { s.users.Add(-1) }
 
 // hold locks s for somebody who has a claim on it, and returns its connection. nil: the lending is over,
 // and s is not locked.
@@ -99,7 +89,7 @@ func (s *Seat) hold() *connpool.Conn {
 	return r
 }
 
-// tryLook locks s for a look at r, without a claim, if r is lent to s and nobody works on it. endLook or
+// tryLook locks s for a look at r, without a claim, if r is lent to s and nobody works on it. unlock or
 // release ends that.
 func (s *Seat) tryLook(r *connpool.Conn) bool {
 	if s == nil || !s.Has(r) || !s.lock.TryLock() {
@@ -108,81 +98,17 @@ func (s *Seat) tryLook(r *connpool.Conn) bool {
 	if s.Has(r) {
 		return true
 	}
-	s.endLook() // s may be used again
+	s.unlock(none) // s may be used again
 	return false
-}
-
-// endLook ends what tryLook began. Claims may have ended meanwhile.
-func (s *Seat) endLook() {
-	b := s.binding.Load()
-	if b.isPrivate() {
-		s.unlockAlone()
-		return
-	}
-	b.unlock(s)
-	b.lookAgain(s)
-}
-
-// Without a task.
-
-// unlockAlone unlocks s, and gives the connection back if the claim on s has ended.
-func (s *Seat) unlockAlone() {
-	lent := s.raw != nil
-	if s.left.Load() && !lent {
-		s.giveBackAlone()
-		return
-	}
-	s.lock.Unlock()
-	// The claim may have ended after the look, while s was locked. If it ends now, s is found unlocked.
-	if !lent && s.left.Load() && s.lock.TryLock() {
-		s.endLook() // s may be used again, in a task
-	}
-}
-
-// leaveAlone ends the only claim on s, and waits for nobody.
-func (s *Seat) leaveAlone() {
-	if s.lock.TryLock() {
-		if s.raw == nil {
-			s.giveBackAlone()
-			return
-		}
-		s.left.Store(true) // the end of the loan gives back
-		s.lock.Unlock()
-		return
-	}
-	s.left.Store(true)
-	if s.lock.TryLock() { // else whoever has the lock sees left
-		s.unlockAlone()
-	}
-}
-
-// giveBackAlone ends the lending of s, which is locked, and unlocks s.
-func (s *Seat) giveBackAlone() {
-	r := s.conn.Load()
-	if s.left.Load() {
-		s.left.Store(false)
-	}
-	s.conn.Store(nil)
-	s.lock.Unlock()
-	if r != nil {
-		endLending(r)
-		r.GiveBack(nil)
-	}
-}
-
-// endLending ends what attach began, when nobody has a way to r any more.
-func endLending(r *connpool.Conn) {
-	r.Meter.End()
-	r.Session.GiveBack()
 }
 
 // What is known of the session, under the lock.
 
-// prepare makes s, which has no connection, a seat of b. values is the context with which database/sql has
+// prepare makes s, which has no connection, a seat of b with one user. values is the context with which database/sql has
 // begun the checkout.
 func (s *Seat) prepare(b *Binding, values context.Context) {
-	if s.left.Load() {
-		s.left.Store(false)
+	if s.users.Load() != 1 {
+		s.users.Store(1)
 	}
 	if s.binding.Load() != b {
 		s.binding.Store(b)
@@ -195,16 +121,16 @@ func (s *Seat) prepare(b *Binding, values context.Context) {
 // forget ends what a task has recorded of its lending.
 func (s *Seat) forget() {
 	s.pin, s.values, s.raw, s.opener = pinning.None, nil, nil, turn{}
-	s.moves, s.handed, s.warned, s.over, s.since = 0, false, false, false, time.Time{}
+	s.moves, s.handed, s.warned, s.over, s.dead, s.since = 0, false, false, false, false, time.Time{}
 }
 
-// isKnown records that a transaction of a task may begin on s.
-func (s *Seat) isKnown() { s.known = true }
+// setKnown records that a transaction of a task may begin on s.
+func (s *Seat) setKnown() { s.known = true }
 
-// moved counts an operation.
-func (s *Seat) moved() { s.moves++ }
+// countOperation counts an operation: the session makes progress.
+func (s *Seat) countOperation() { s.moves++ }
 
-// begin is called when something begins that pins the session: a transaction, or its state.
+// begin notes the time: from now on a transaction, or the state of the session, pins it.
 func (s *Seat) begin() { s.since, s.warned = time.Now(), false }
 
 // pinnedBy tells, between two operations, why r is held.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
-	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // newEngine makes an engine over a fake database.
@@ -61,7 +61,7 @@ func TestALookNeedsTheConnectionAndTheLock(t *testing.T) {
 	require.False(t, a.seat.tryLook(held), "somebody works on it")
 	a.seat.lock.Unlock()
 	require.True(t, a.seat.tryLook(held))
-	a.seat.endLook()
+	a.seat.unlock(none)
 	require.True(t, a.seat.Has(held))
 }
 
@@ -81,7 +81,7 @@ func TestWhoeverEndsTheLastClaimOrHasTheLockGivesBack(t *testing.T) {
 				require.True(t, s.tryLook(s.conn.Load()))
 				c.Detach()
 				require.Equal(t, 1, e.Pool().Stats().Lent, "somebody has the lock")
-				s.endLook()
+				s.unlock(none)
 				require.Equal(t, 1, e.Pool().Stats().Idle)
 			}
 			var all sync.WaitGroup
@@ -90,7 +90,7 @@ func TestWhoeverEndsTheLastClaimOrHasTheLockGivesBack(t *testing.T) {
 					for range 2_000 {
 						for _, r := range e.pool.Conns() {
 							if s := seatOf(r); s.tryLook(r) {
-								s.endLook()
+								s.unlock(none)
 							}
 						}
 					}
@@ -121,15 +121,15 @@ func TestAStatementThatGivesUpItsLockAsItGetsItKeepsNobody(t *testing.T) {
 		require.True(t, b.countIn(s))
 		both.Go(func() {
 			if s.lock.Lock(impatient) == nil {
-				b.release(s, true)
+				s.release(op)
 			} else {
-				b.countOut(s)
+				s.leave(op)
 			}
 		})
 		require.Eventually(t, s.lock.Contended, 30*time.Second, 10*time.Microsecond)
 		both.Go(cancel)
 		both.Go(c.Detach)
-		s.endLook()
+		s.unlock(none)
 		both.Wait()
 		require.Equal(t, 1, e.Pool().Stats().Idle)
 	}
@@ -185,8 +185,8 @@ func TestASessionIsHandedToTheStatementThatWaits(t *testing.T) {
 		require.True(t, had.Load(), "it was overtaken")
 		c.Done(w)
 		require.NoError(t, <-got)
-		require.Equal(t, 1, s.users)
-		require.Zero(t, s.ops)
+		require.EqualValues(t, 1, s.users.Load())
+		require.Zero(t, s.ops.Load())
 	}
 }
 
@@ -212,7 +212,7 @@ func TestAStatementThatLeavesPassesTheSessionOn(t *testing.T) {
 		require.NoError(t, <-second)
 		leave()
 	}
-	require.Zero(t, c.seat.ops)
+	require.Zero(t, c.seat.ops.Load())
 }
 
 // TestNoStatementOfATaskMissesItsTurn: statements that come at any time get the only session, and
@@ -234,7 +234,7 @@ func TestNoStatementOfATaskMissesItsTurn(t *testing.T) {
 				for !done.Load() {
 					for _, s := range b.all() {
 						if b.tryHold(s) {
-							b.release(s, true)
+							s.release(op)
 						}
 					}
 				}
@@ -246,7 +246,7 @@ func TestNoStatementOfATaskMissesItsTurn(t *testing.T) {
 			done.Store(true)
 			peeking.Wait()
 			if held {
-				require.Equal(t, 1, s.users)
+				require.EqualValues(t, 1, s.users.Load())
 				c.Detach()
 			}
 			require.Empty(t, b.all())

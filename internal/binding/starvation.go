@@ -13,12 +13,12 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/relay"
-	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/task"
-	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/internal/waitgraph"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -28,7 +28,7 @@ import (
 //
 // If a connection is held by nothing but open rows, the rows are read into memory and the
 // connection serves the queue. (A statement that waits because all connections of its task were
-// busy gets one from its binding: unlock.) If every connection is held by a task that itself waits
+// busy gets one from its binding: Seat.unlock.) If every connection is held by a task that itself waits
 // for one more, that is a wait cycle.
 
 const (
@@ -68,8 +68,8 @@ func newWaiter(ctx context.Context, e *Engine) *waiter {
 	return w
 }
 
-// adopted takes the seat that was handed to w; nil: none was.
-func (w *waiter) adopted() *Seat {
+// takeHandedSeat takes the seat that was handed to w; nil: none was.
+func (w *waiter) takeHandedSeat() *Seat {
 	s := w.given
 	w.given = nil
 	return s
@@ -79,14 +79,14 @@ func (w *waiter) adopted() *Seat {
 type starvation struct {
 	engine  *Engine
 	cycles  waitgraph.Watch
-	readers relay.Relay // read rows ahead
+	readers relay.Relay // goroutines that read rows ahead
 
-	mu    sync.Mutex              // protects the following field
-	taken map[*session.Rows]Taken // open rows whose connection was taken back
+	mu       sync.Mutex                     // protects the following field
+	buffered map[*session.Rows]BufferedRows // open rows whose connection was taken back
 }
 
-// Taken describes open rows that are in memory, because their connection was taken back.
-type Taken struct {
+// BufferedRows describes open rows that are in memory, because their connection was taken back.
+type BufferedRows struct {
 	usage.Look            // of their checkout, when it lost the connection
 	Task       *task.Task // nil: none
 	At         time.Time  // when the checkout had taken the connection
@@ -98,10 +98,10 @@ func (s *starvation) remember(rows *session.Rows, r *connpool.Conn, b *Binding) 
 	look, _ := r.Meter.Look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.taken == nil {
-		s.taken = map[*session.Rows]Taken{}
+	if s.buffered == nil {
+		s.buffered = map[*session.Rows]BufferedRows{}
 	}
-	s.taken[rows] = Taken{Look: look, Task: b.task, At: s.engine.usage.Clock.Time(look.Since)}
+	s.buffered[rows] = BufferedRows{Look: look, Task: b.task, At: s.engine.usage.Clock.Time(look.Since)}
 }
 
 // confirm says that the rows which remember has noted are in memory. Their owner may have closed
@@ -109,9 +109,9 @@ func (s *starvation) remember(rows *session.Rows, r *connpool.Conn, b *Binding) 
 func (s *starvation) confirm(rows *session.Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t, ok := s.taken[rows]; ok {
+	if t, ok := s.buffered[rows]; ok {
 		t.whole = true
-		s.taken[rows] = t
+		s.buffered[rows] = t
 	}
 }
 
@@ -119,7 +119,7 @@ func (s *starvation) confirm(rows *session.Rows) {
 func (s *starvation) forget(rows *session.Rows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.taken, rows)
+	delete(s.buffered, rows)
 }
 
 // starving is the pool's hook Config.Starving.
@@ -131,7 +131,7 @@ func (s *starvation) starving(waiting int) {
 	for _, q := range waiters {
 		// Rows were too large for the memory that others had left.
 		if w := q.Waiter; w.tooLarge != nil {
-			w.binding.offerAll()
+			w.binding.offer()
 		}
 	}
 	s.lookForCycle(waiters)
@@ -180,7 +180,7 @@ func (s *starvation) leastRead() (*Seat, *session.Rows) {
 			if rows.Tried() < tried {
 				least, tried = r, rows.Tried()
 			}
-			held.endLook()
+			held.unlock(none)
 		}
 	}
 	if least == nil {
@@ -198,7 +198,7 @@ func tryReclaim(r *connpool.Conn) (*Seat, *session.Rows) {
 	}
 	b, rows := s.binding.Load(), r.Session.Rows()
 	if rows == nil || !rows.Reclaimable() || !b.isOnlyClaim(s) || s.raw != nil || b.ended.Load() {
-		s.endLook()
+		s.unlock(none)
 		return nil, nil
 	}
 	return s, rows
@@ -216,7 +216,7 @@ func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 			s.engine.report.DriverPanicked("while rows were read into memory for a statement that waits for a connection; the connection of the rows is closed when it comes back", panicked)
 		}
 	}()
-	defer held.endLook()
+	defer held.unlock(none)
 	defer func() {
 		if panicked = recover(); panicked != nil { // inspect sees in r.Calls that a call has not returned
 			rows.SkipReadAhead()
@@ -229,7 +229,7 @@ func (s *starvation) takeRows(held *Seat, rows *session.Rows) (taken bool) {
 		return false
 	}
 	s.confirm(rows)
-	held.moved()
+	held.countOperation()
 	s.engine.report.Reclaims.Add(1)
 	return true
 }
@@ -248,7 +248,7 @@ func (s *starvation) makeWay(r *connpool.Conn) {
 				break
 			}
 			if rows.Tried() == tried {
-				held.endLook()
+				held.unlock(none)
 				break
 			}
 			if tried = rows.Tried(); s.takeRows(held, rows) {
@@ -283,7 +283,7 @@ func (s *starvation) timeout(err error, w *waiter) error {
 // holder is what has a connection: a task or, if task is nil, a checkout that belongs to no task.
 type holder struct {
 	task    *task.Task
-	pin     pinning.Pin // None: nothing, the connection is only in use
+	pin     pinning.Pin // why the connection is held; None: an operation uses it, and nothing else
 	since   time.Time
 	dialect dialects.Dialect
 	last    *string // statement; nil: none
@@ -314,15 +314,26 @@ func ago(t time.Time) string { return "for " + time.Since(t).Round(time.Millisec
 // look: all find the same waiter.
 func (s *starvation) lookForCycle(waiters []waitgraph.Queued[*waiter]) {
 	var found *waitgraph.Cycle
-	victim := -1
+	var victim uint64
 	if snapshot := s.engine.group.snapshot(waiters); snapshot != nil {
 		found, victim = snapshot.Find()
 	}
-	if s.cycles.Look(found, s.engine.config.DeadlockAfter) && victim >= 0 {
-		s.cycles.Broken()
-		last := waiters[victim].Waiter
-		last.cancel(&waitgraph.Error{Cycle: found, Advice: s.advice(last), Target: last.engine.report.Target(), TooLarge: last.tooLarge})
+	if !s.cycles.Look(found, s.engine.config.DeadlockAfter) {
+		return
 	}
+	for _, q := range waiters {
+		if q.Number == victim {
+			s.cycles.Broken()
+			last := q.Waiter
+			last.cancel(&waitgraph.Error{Cycle: found, Advice: s.advice(last), Target: last.engine.report.Target(), TooLarge: last.tooLarge})
+		}
+	}
+}
+
+// lending is a connection of a wait cycle, with its holder.
+type lending struct {
+	waitgraph.Holder[*task.Task]
+	conn *connpool.Conn
 }
 
 // snapshot returns the holders and the waiters of a wait cycle. It returns nil if there is none.
@@ -331,13 +342,13 @@ func (g *group) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapsho
 		return nil
 	}
 	now := &waitgraph.Snapshot[*task.Task]{At: time.Now()}
-	var all []*connpool.Conn // of the Holders
+	var all []lending
 	for i, e := range g.engines {
-		conns, holders, moves := exhausted(e)
-		now.Moves, all = append(now.Moves, moves), append(all, conns...)
-		for _, who := range holders {
-			now.Holders = append(now.Holders, waitgraph.Holder[*task.Task]{Who: who, Pool: i})
-		}
+		lent, moves := exhausted(e, i)
+		now.Moves, all = append(now.Moves, moves), append(all, lent...)
+	}
+	for _, l := range all {
+		now.Holders = append(now.Holders, l.Holder)
 	}
 	for _, q := range waiters {
 		w := q.Waiter
@@ -346,54 +357,54 @@ func (g *group) snapshot(waiters []waitgraph.Queued[*waiter]) *waitgraph.Snapsho
 	}
 	found, _ := now.Find()
 	if found == nil {
-		return nil // without a cycle no lock is taken
+		return nil // most often there is no cycle, and no lock was taken
 	}
-	holders := now.Holders
-	now.Holders = nil
-	for i, h := range holders {
-		if found.Has(h.Pool) {
-			if !g.waits(&h, all[i], found) {
-				return nil
-			}
-			now.Holders = append(now.Holders, h)
+	now.Holders = now.Holders[:0]
+	for _, l := range all {
+		if !found.Has(l.Pool) {
+			continue
 		}
+		if !g.waits(&l, found) {
+			return nil
+		}
+		now.Holders = append(now.Holders, l.Holder)
 	}
 	return now
 }
 
-// exhausted returns the connections of e with their holders, if each holder may wait. It returns none if a
-// connection can be had, or one has no explicit task: its holder does not wait.
-func exhausted(e *Engine) (all []*connpool.Conn, holders []*task.Task, moves uint64) {
-	stats, all := e.pool.Stats(), e.pool.Conns()
-	if stats.Idle > 0 || len(all) != stats.Allowed || stats.Count != stats.Allowed || e.pool.Restoring() != 0 {
-		return nil, nil, 0
+// exhausted returns the connections of e, which is the pool with this number, if each holder may wait. It returns none
+// if a connection can be had, or one has no explicit task: its holder does not wait.
+func exhausted(e *Engine, pool int) (all []lending, moves uint64) {
+	stats, conns := e.pool.Stats(), e.pool.Conns()
+	if stats.Idle > 0 || len(conns) != stats.Allowed || stats.Count != stats.Allowed || e.pool.Restoring() != 0 {
+		return nil, 0
 	}
-	for _, r := range all {
+	for _, r := range conns {
 		held := seatOf(r)
 		if held == nil || !held.Has(r) {
-			return nil, nil, 0
+			return nil, 0
 		}
 		b := held.binding.Load()
 		if !b.shares {
-			return nil, nil, 0
+			return nil, 0
 		}
-		holders = append(holders, b.task)
+		all = append(all, lending{waitgraph.Holder[*task.Task]{Who: b.task, Pool: pool}, r})
 	}
-	return all, holders, stats.Moves
+	return all, stats.Moves
 }
 
-// waits completes h, the holder of r in a cycle, with what is known under the lock. It reports whether the holder
-// is not at work: r runs no statement, no function of Raw has it, and the holder has no connection beside the cycle.
-func (g *group) waits(h *waitgraph.Holder[*task.Task], r *connpool.Conn, in *waitgraph.Cycle) bool {
-	held := seatOf(r)
-	if !held.tryLook(r) {
+// waits completes l, which is in a cycle, with what is known under the lock. It reports whether the holder
+// is not at work: the connection runs no statement, no function of Raw has it, and the holder has no connection beside the cycle.
+func (g *group) waits(l *lending, in *waitgraph.Cycle) bool {
+	held := seatOf(l.conn)
+	if !held.tryLook(l.conn) {
 		return false
 	}
-	idle := held.binding.Load().task == h.Who && held.raw == nil
-	h.Operations, h.Name = held.moves, holder{h.Who, held.pin, held.since, g.engines[h.Pool].config.Dialect, r.Meter.Text()}
-	held.endLook()
+	idle := held.binding.Load().task == l.Who && held.raw == nil
+	l.Operations, l.Name = held.moves, holder{l.Who, held.pin, held.since, g.engines[l.Pool].config.Dialect, l.conn.Meter.Text()}
+	held.unlock(none)
 	for i, e := range g.engines {
-		if b := e.bindingOf(h.Who); idle && b != nil && !in.Has(i) {
+		if b := e.bindingOf(l.Who); idle && b != nil && !in.Has(i) {
 			idle = !b.hasAny()
 		}
 	}

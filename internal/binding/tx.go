@@ -17,7 +17,7 @@ type Tx struct {
 	checkout   *Checkout
 	seat       *Seat // nil: deferred, and without a connection yet
 	binding    *Binding
-	around     *Tx  // of the same virtual connection; around goes on when this Tx ends; nil: none
+	around     *Tx  // the transaction around this one on the same virtual connection; nil: none
 	over       bool // Commit or Rollback was called
 	unattached bool // it is counted in Engine.unattached
 }
@@ -35,7 +35,7 @@ func (t *Tx) TaskEnded() bool { return t.binding.ended.Load() }
 func (t *Tx) On(c *Checkout) {
 	t.checkout, t.seat, t.binding = c, c.seat, c.binding
 	if !t.binding.isPrivate() {
-		t.seat.isKnown()
+		t.seat.setKnown()
 	}
 }
 
@@ -51,7 +51,7 @@ func (t *Tx) Began() {
 	t.begun()
 }
 
-// BeganSavepoint is Began for a savepoint.
+// BeganSavepoint records that t, which is a savepoint, has begun.
 func (t *Tx) BeganSavepoint() {
 	t.seat.conn.Load().Session.BeganSavepoint(&t.Tx, time.Now())
 	t.binding.lowerBarrier()
@@ -98,8 +98,8 @@ func (t *Tx) countOut() {
 	}
 }
 
-// again defers the begin once more, for another connection.
-func (t *Tx) again() {
+// deferAgain defers the begin once more, for another connection.
+func (t *Tx) deferAgain() {
 	t.seat, t.binding = nil, nil
 	t.Tx.Again()
 }
@@ -147,7 +147,7 @@ func (t *Tx) Finish(text *string, end func() error) error {
 func (t *Tx) unlock() {
 	r := t.seat.conn.Load()
 	r.Meter.EndOperation(t.seat.pinnedBy(r))
-	t.binding.endHold(t.seat)
+	t.seat.release(none)
 }
 
 // IsLent reports whether t is without a task, and a function of Raw has its connection. In a
@@ -157,7 +157,7 @@ func (t *Tx) IsLent() bool {
 }
 
 func (t *Tx) driverPanicked() {
-	s, c, b := t.seat, t.checkout, t.binding
+	s, c := t.seat, t.checkout
 	r := s.hold()
 	if r == nil {
 		return
@@ -166,7 +166,7 @@ func (t *Tx) driverPanicked() {
 	if t.Tx.Open() {
 		t.Tx.Forget()
 	}
-	leaveAfterPanic(c, s, b, c.seat == s)
+	c.leaveAfterPanic(s, c.seat == s)
 }
 
 // lock locks the seat for the end of a transaction.
@@ -189,12 +189,12 @@ func (t *Tx) lock() error {
 		switch {
 		case t.binding.ended.Load():
 		case t.Tx.OverOn(&r.Session):
-			t.binding.endHold(t.seat)
+			t.seat.release(none)
 			return sql.ErrTxDone
 		case busy == nil:
 			return nil
 		}
-		t.binding.endHold(t.seat)
+		t.seat.release(none)
 		if busy == nil {
 			continue
 		}
@@ -216,7 +216,7 @@ func (t *Tx) abandon() {
 	if t.Tx.Open() {
 		t.Tx.Abandon()
 	}
-	t.binding.endHold(t.seat)
+	t.seat.release(none)
 }
 
 // transactionOf returns the transaction that scope has begun on b's connector. If scope has begun

@@ -55,7 +55,7 @@ func (c *Clock) Now() int64 { return int64(time.Since(c.base)) + c.shift.Load() 
 // Time is a time of this clock as a time.Time.
 func (c *Clock) Time(at int64) time.Time { return c.base.Add(time.Duration(at - c.shift.Load())) }
 
-// Of is t as a time of this clock.
+// Of returns t in nanoseconds of this clock.
 func (c *Clock) Of(t time.Time) int64 { return int64(t.Sub(c.base)) + c.shift.Load() }
 
 // World is the World in which the clock is.

@@ -34,7 +34,7 @@ func (c *CoarseClock) World() *World { return c.clock.World() }
 // Time is a time of this clock as a time.Time.
 func (c *CoarseClock) Time(at int64) time.Time { return c.clock.Time(at) }
 
-// Of is t as a time of this clock.
+// Of returns t in nanoseconds of this clock.
 func (c *CoarseClock) Of(t time.Time) int64 { return c.clock.Of(t) }
 
 // Fine is the exact time.
@@ -59,6 +59,16 @@ func (c *CoarseClock) fineLocked() int64 {
 		now = c.clock.Now()
 	}
 	c.coarse.Store(max(now, last))
+	return now
+}
+
+// Glance is Fine for who only looks: it does not follow its caller to another World, where somebody
+// may wait by the clock's timers. There it is the coarse time.
+func (c *CoarseClock) Glance() int64 {
+	now, last := c.clock.Now(), c.coarse.Load()
+	if Leapt(now, last) {
+		return last
+	}
 	return now
 }
 

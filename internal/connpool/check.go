@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/pool"
 )
@@ -21,8 +21,8 @@ import (
 
 // The notices for the next use of a connection. They are bits of a set.
 const (
-	suspect uint32 = 1 << iota // its server has not answered on another connection that was idle as long
-	orphans                    // owners of its prepared statements have closed them
+	suspect uint32 = 1 << iota // the connection may be dead: another one to its server, idle as long, was
+	orphans                    // prepared statements of the connection are to be closed
 )
 
 // notify leaves a notice for some of the connections.

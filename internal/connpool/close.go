@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -55,7 +55,7 @@ func (p *Pool) patience(r *Conn) time.Duration {
 
 func (p *Pool) closeSession(s dialects.Session, patience time.Duration) {
 	if p.env.Guards != nil {
-		return // it is another one's
+		return // the sandbox ends the session
 	}
 	ctx := context.Background()
 	if patience > 0 {

@@ -7,12 +7,11 @@ import (
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/dialects/generic"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/pinning"
-	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/session"
-	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -33,7 +32,7 @@ type Conn struct {
 	generation uint64 // of the pool when it was dialled: see Pool.flushOnce
 	lease      pool.Lease[*Conn]
 	born       int64         // by the clock of the meter
-	notices    atomic.Uint32 // for its next use; see ready
+	notices    atomic.Uint32 // bits that the next use of the connection looks at; see ready
 
 	// setting is the text of the last statement without a task that has set session state,
 	// with its arguments.
@@ -116,7 +115,7 @@ func (r *Conn) Host() string {
 }
 
 // location is the server of s, and the servers that its dial has passed over.
-func location(s dialects.Session) (host, passed string) {
+func location(s dialects.Session) (host, passedOver string) {
 	if l, ok := s.(dialects.Hosted); ok {
 		return l.Host()
 	}
@@ -159,6 +158,7 @@ func (r *Conn) Sending(ctx context.Context, st *session.Statement) error {
 
 // Failed forgets the recorded statement.
 func (r *Conn) Failed() {
+	r.Meter.Failed()
 	if r.stoodIn {
 		r.Session.MarkUnusable() // the stand-in is still there
 	}
@@ -200,10 +200,10 @@ func (r *Conn) tellEnded() {
 	}
 }
 
-// CountedOnTx passes the loss on to the owner.
+// CountedOnTx implements session.Owner: a context has ended a transaction in which others ran.
 func (r *Conn) CountedOnTx(loss *session.LostError) { r.Owner().CountedOnTx(loss) }
 
-// Detached tells the owner.
+// Detached implements session.Owner: a checkout does not use the session any more.
 func (r *Conn) Detached() { r.Owner().Detached() }
 
 // returnStatements closes the prepared statements of idle connections.
@@ -219,7 +219,7 @@ func (p *Pool) returnStatements() {
 		}
 	}()
 	for lease, ok := p.pool.TryAcquire(); ok; lease, ok = p.pool.TryAcquire() {
-		r, _ := lent(lease, nil)
+		r, _ := connOf(lease, nil)
 		idle = append(idle, r)
 		r.Session.ReturnStatements(context.Background())
 	}
@@ -230,10 +230,7 @@ func Outline(d dialects.Dialect, text *string) string {
 	if text == nil {
 		return ""
 	}
-	if o, ok := d.(dialects.Outliner); ok {
-		return o.Outline(*text)
-	}
-	return generic.Dialect{}.Outline(*text)
+	return d.Outline(*text)
 }
 
 // LastUse returns for the log what is known of the last use of r. Nobody else uses r meanwhile.

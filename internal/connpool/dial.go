@@ -19,9 +19,9 @@ import (
 func (p *Pool) create(ctx context.Context) (*Conn, error) {
 	begun := p.usage.Clock.Fine()
 	r, err := p.dial(ctx)
-	host, passed := "", ""
+	host, passedOver := "", ""
 	if r != nil {
-		host, passed = location(r.Session.Server())
+		host, passedOver = location(r.Session.Server())
 	}
 	p.report.Dialled(host, p.since(begun), err)
 	p.dialEnded(ctx, err)
@@ -32,14 +32,14 @@ func (p *Pool) create(ctx context.Context) (*Conn, error) {
 		return r, nil
 	}
 	before := p.host.Swap(&host)
-	if before == nil && passed == "" || before != nil && *before == host {
+	if before == nil && passedOver == "" || before != nil && *before == host {
 		return r, nil
 	}
 	from := ""
 	if before != nil {
 		from = *before
 	}
-	p.report.OtherServer(host, from, passed)
+	p.report.OtherServer(host, from, passedOver)
 	return r, nil
 }
 
@@ -63,7 +63,7 @@ func (p *Pool) dial(ctx context.Context) (r *Conn, err error) {
 	generation := p.generation.Load()
 	p.real.Begin()
 	var s dialects.Session
-	left := false // AfterConnect has not returned, and has the session
+	left := false // the dial was given up while AfterConnect has the session: it closes the session itself
 	defer func() {
 		if r != nil {
 			return
@@ -219,7 +219,7 @@ func (p *Pool) credential(ctx context.Context, refused uint64) (*dialects.Creden
 // again, and connections go on.
 func (p *Pool) renewCredential() {
 	if p.real.Empty() {
-		return // the next dial asks
+		return // the next dial asks the source again
 	}
 	ctx, cancel := context.WithTimeout(p.credentials.Context(), p.config.ConnectTimeout)
 	defer cancel()

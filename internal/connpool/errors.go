@@ -1,13 +1,14 @@
 package connpool
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -19,6 +20,23 @@ func (p *Pool) refusesUs(err error) bool {
 // serverFull reports whether the server has refused a connection because it has no room.
 func (p *Pool) serverFull(err error) bool {
 	return p.config.Dialect.Diagnose(err)&dialects.ServerFull != 0
+}
+
+// stateOf is the SQLSTATE of a driver's error, or report.Ended; empty: it has none.
+func stateOf(d dialects.Dialect, err error) string {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return report.Ended
+	}
+	if teller, ok := d.(dialects.StateTeller); ok {
+		return teller.SQLState(err)
+	}
+	if e, ok := errors.AsType[interface {
+		error
+		SQLState() string
+	}](err); ok {
+		return e.SQLState()
+	}
+	return ""
 }
 
 // Explain turns an error of Acquire into an error for the program. The error of a failed dial
@@ -73,6 +91,9 @@ func (p *Pool) DrainingError() error {
 	return fmt.Errorf("pooldriver: no connection to %s: Connector.Drain was called, and only work that had begun before may finish: %w", p.report.Target(), pool.ErrClosed)
 }
 
+// longWait: a caller whose context ends after such a wait has given up, whoever has ended the context: a proxy and a browser cancel it.
+const longWait = time.Second
+
 // failureOf says why a statement got no connection.
 func failureOf(err error) report.Failure {
 	_, dialled := errors.AsType[*pool.CreateError](err)
@@ -89,6 +110,8 @@ func failureOf(err error) report.Failure {
 		return report.BreakerOpen
 	case errors.Is(err, pool.ErrClosed):
 		return report.Closed
+	case errors.Is(err, context.DeadlineExceeded), WaitOf(err) >= longWait:
+		return report.GaveUp
 	}
 	return report.Cancelled
 }

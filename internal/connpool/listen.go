@@ -70,8 +70,8 @@ func (l *Listening) Outage(err error) bool {
 // Listener is the connection that listens. It is not in the pool, and counts to none of its limits.
 type Listener struct {
 	dialects.Listener
-	Number uint64 // as Conn.Number
-	Host   string // as Conn.Host
+	Number uint64 // the number of the connection in its Connector
+	Host   string // the server that it leads to
 	pool   *Pool
 }
 

@@ -12,10 +12,10 @@ import (
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/credential"
 	"github.com/pooldriver/pooldriver/internal/dbsettings"
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/session"
 	"github.com/pooldriver/pooldriver/internal/stmtcache"
-	"github.com/pooldriver/pooldriver/internal/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -55,7 +55,8 @@ type Pool struct {
 // New makes a pool. Nothing is opened. numbers numbers the connections of all pools of a Connector.
 func New(c *config.Config, t dialects.Template, u *usage.Env, starving func(waiting int), r *report.Report, numbers *atomic.Uint64) (*Pool, error) {
 	p := &Pool{config: c, template: t, traits: t.Traits(), usage: u, starving: starving, report: r, numbers: numbers}
-	p.env = session.Env{Config: c, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, Hits: &r.StmtHits, Misses: &r.StmtMisses, Generations: &p.Generations}
+	p.env = session.Env{Config: c, Buffered: &r.Buffered, ReadAheads: &r.ReadAheads, Hits: &r.StmtHits, Misses: &r.StmtMisses, Generations: &p.Generations,
+		Failed: func(err error) { r.StatementFailed(stateOf(c.Dialect, err)) }}
 	p.env.Guards, _ = t.(session.Guards)
 	p.settings.Init(c.Dialect)
 	if source := c.Credentials; source != nil {
@@ -137,15 +138,15 @@ func orNever(d time.Duration) time.Duration {
 // Acquire takes a connection; see pool.AcquireWith. The error is the pool's: Explain turns it into
 // an error for the program. BringUp has to follow.
 func (p *Pool) Acquire(ctx context.Context, who any, priority pool.Priority) (*Conn, error) {
-	return lent(p.pool.AcquireWith(ctx, who, priority))
+	return connOf(p.pool.AcquireWith(ctx, who, priority))
 }
 
 // AcquireNow is Acquire without waiting for others. pool.ErrNoneNow: there is none.
 func (p *Pool) AcquireNow(ctx context.Context) (*Conn, error) {
-	return lent(p.pool.AcquireNow(ctx))
+	return connOf(p.pool.AcquireNow(ctx))
 }
 
-func lent(lease pool.Lease[*Conn], err error) (*Conn, error) {
+func connOf(lease pool.Lease[*Conn], err error) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +164,19 @@ func (p *Pool) Waiting() []pool.Waiting { return p.pool.Waiting() }
 // Stats are the generic pool's.
 func (p *Pool) Stats() pool.Stats { return p.pool.Stats() }
 
+// TakePeak is the generic pool's.
+func (p *Pool) TakePeak() int { return p.pool.TakePeak() }
+
 // Draining reports whether Drain was called.
 func (p *Pool) Draining() bool { return p.draining.Load() }
+
+// Closed is the error of work that begins after Close; nil: the pool is open, or drains.
+func (p *Pool) Closed() error {
+	if p.closingIdle.Load() && !p.Draining() {
+		return p.Explain(pool.ErrClosed)
+	}
+	return nil
+}
 
 // Restoring is how many connections are being rolled back or cleaned, after their borrowers.
 func (p *Pool) Restoring() int64 { return p.restoring.Load() }

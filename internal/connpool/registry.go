@@ -9,7 +9,7 @@ import (
 // registry is the members. A member begins (Begin), is listed while it is ready (Add,
 // Remove), and ends (End). The zero value has none. It is safe for concurrent use.
 type registry[M comparable] struct {
-	open   atomic.Int64 // from Begin to End
+	open   atomic.Int64 // members between Begin and End
 	closed atomic.Bool
 	once   sync.Once // calls last
 

@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/callsite"
+	"github.com/pooldriver/pooldriver/internal/observe/callsite"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/internal/pinning"
-	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/usage"
 )
 
 // Task is the task that has used a connection.
@@ -39,16 +39,10 @@ func (r *Conn) releaseOf(task Task) release {
 // closed. task had the connection; nil: none had it.
 func (r *Conn) GiveBack(task Task) {
 	p := r.pool
-	if !p.report.HearsReleased() {
-		r.giveBack()
-		return
+	if p.report.HearsReleased() {
+		told := r.releaseOf(task)
+		defer func() { p.report.Released(told.use, told.who, told.host) }()
 	}
-	told := r.releaseOf(task)
-	r.giveBack()
-	p.report.Released(told.use, told.who, told.host)
-}
-
-func (r *Conn) giveBack() {
 	if r.setting == "" && r.pool.config.Reset == pinning.Auto && r.Session.LeftNothing() {
 		r.Return()
 	} else {
@@ -56,12 +50,12 @@ func (r *Conn) giveBack() {
 	}
 }
 
-// giveBackLeft is giveBack for a connection on which something may be left.
+// giveBackLeft gives back a connection that may have a transaction or session state left: it is cleaned, or closed, if so.
 func (r *Conn) giveBackLeft() {
 	p := r.pool
 	lost := ""
 	if r.setting != "" {
-		lost = r.loses()
+		lost = r.settingLost()
 	}
 	switch step, panicked := p.inspect(r); {
 	case step.Discard:
@@ -190,7 +184,7 @@ func (p *Pool) restore(r *Conn, step pinning.Step, at string) (restored bool) {
 	r.Session.BeginReset()
 	if step.Rollback && !p.rollback(ctx, r, at, &log, &done) || step.Clean && !p.clean(ctx, r, &log, &done) {
 		if ctx.Err() == nil && done.why == report.ResetFailed && r.Session.CheckLost() == dialects.TxLost {
-			done.why = report.Lost // the server had ended it before
+			done.why = report.Lost // the server had ended the session before
 		}
 		return false
 	}
@@ -273,11 +267,11 @@ func (r *Conn) recordSetting(text string, args []driver.NamedValue) {
 	}
 }
 
-// loses is called when a checkout ends. If the checkout's only statement has set session state
-// that ends now, loses returns the statement's text, or else "". State that is for all
+// settingLost is called when a checkout ends. If the checkout's only statement has set session state
+// that ends now, settingLost returns the statement's text, or else "". State that is for all
 // connections is kept for them here. On a broken connection nothing is lost: the statement is
 // tried again, or the program gets its error.
-func (r *Conn) loses() string {
+func (r *Conn) settingLost() string {
 	query, args := r.setting, r.settingArgs
 	r.setting, r.settingArgs, r.stoodIn = "", nil, false
 	if r.Session.Unusable() || r.Session.Effect()&pinning.ChangesSession == 0 || callsite.HeldByProgram() {
@@ -285,7 +279,7 @@ func (r *Conn) loses() string {
 	}
 	known, all := r.pool.settings.Record(&r.applied, query, args, r.repeatable)
 	if all {
-		r.Session.KeepsForAll() // every connection gets it
+		r.Session.KeepsForAll() // the setting belongs to every connection of the pool
 	}
 	if known || r.pool.config.Reset == pinning.Off || r.Session.Irreplaceable() {
 		return ""
@@ -301,7 +295,7 @@ func (r *Conn) repeatable(s dialects.Setting, args []driver.NamedValue) (text st
 	}
 	text = s.Text
 	defer func() {
-		if recover() != nil { // the connection is on its way back
+		if recover() != nil { // a panic of the driver: the connection is still given back
 			r.Session.MarkUnusable()
 		}
 	}()

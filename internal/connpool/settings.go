@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/pooldriver/pooldriver/internal/report"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 )
 
 // If a database is the program's own (SQLite), a setting that the program makes on the *sql.DB
@@ -24,7 +24,7 @@ func (p *Pool) BringUp(ctx context.Context, r *Conn) error {
 // IsUp reports whether r has all settings of the *sql.DB.
 func (p *Pool) IsUp(r *Conn) bool { return p.settings.Current(&r.applied) }
 
-// bringUp is BringUp for a connection that lacks settings.
+// bringUp executes the settings that the connection lacks.
 func (p *Pool) bringUp(ctx context.Context, r *Conn) (err error) {
 	done := false
 	defer func() {

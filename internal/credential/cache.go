@@ -22,14 +22,45 @@ const (
 // Source supplies a credential. It is the program's code.
 type Source func(context.Context) (dialects.Credential, error)
 
+// turn is a lock with a context. It is held while the source runs.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for the credential source, which has not answered another dial yet: %w", ctx.Err())
+	}
+}
+
+func (t turn) giveBack() { <-t }
+
+// InTurn returns a source whose calls never overlap, however many caches ask it: those of a primary and its replicas do.
+// It is nil if source is.
+func InTurn(source Source) Source {
+	if source == nil {
+		return nil
+	}
+	asking := newTurn()
+	return func(ctx context.Context) (dialects.Credential, error) {
+		if err := asking.take(ctx); err != nil {
+			return dialects.Credential{}, err
+		}
+		defer asking.giveBack()
+		return source(ctx)
+	}
+}
+
 // Cache keeps the last credential of a source. It is safe for concurrent use. A method may be
 // called on a nil Cache only if its comment says so.
 type Cache struct {
 	source Source
 	ctx    context.Context // ends with the cache
 	end    context.CancelFunc
-	// asking is a lock with a context. It is held while the source runs.
-	asking chan struct{}
+	asking turn
 	// expiring is called on its own goroutine when the credential must be renewed.
 	expiring func()
 
@@ -52,7 +83,7 @@ type Cache struct {
 // New returns a cache of what source gives. expiring is called, on its own goroutine,
 // when Renew is due.
 func New(source Source, expiring func()) *Cache {
-	c := &Cache{source: source, expiring: expiring, asking: make(chan struct{}, 1)}
+	c := &Cache{source: source, expiring: expiring, asking: newTurn()}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.ctx.Done() // makes the channel now: later it could belong to a bubble of testing/synctest
 	return c
@@ -80,10 +111,10 @@ func (c *Cache) Get(ctx context.Context, refused uint64) (cred dialects.Credenti
 	if ok {
 		return cred, serial, false, nil
 	}
-	if err := c.lock(ctx); err != nil {
+	if err := c.asking.take(ctx); err != nil {
 		return cred, 0, false, err
 	}
-	defer c.unlock()
+	defer c.asking.giveBack()
 	// A call that ended while we waited is as good as our own call.
 	cred, serial, ok, err = c.answer(calls, refused)
 	if ok || err != nil {
@@ -132,10 +163,10 @@ func (c *Cache) answer(since int, refused uint64) (cred dialects.Credential, ser
 
 // Renew asks the source for the next credential, unless somebody has asked already.
 func (c *Cache) Renew(ctx context.Context) (changed bool, err error) {
-	if err := c.lock(ctx); err != nil {
+	if err := c.asking.take(ctx); err != nil {
 		return false, err
 	}
-	defer c.unlock()
+	defer c.asking.giveBack()
 	c.mu.Lock()
 	wait := time.Until(c.renew)
 	if wait > 0 {
@@ -147,17 +178,6 @@ func (c *Cache) Renew(ctx context.Context) (changed bool, err error) {
 	}
 	return c.fetch(ctx)
 }
-
-func (c *Cache) lock(ctx context.Context) error {
-	select {
-	case c.asking <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for the credential source, which has not answered another dial yet: %w", ctx.Err())
-	}
-}
-
-func (c *Cache) unlock() { <-c.asking }
 
 // fetch asks the source. The caller holds asking.
 func (c *Cache) fetch(ctx context.Context) (changed bool, _ error) {

@@ -284,3 +284,35 @@ func TestRenewalIsEarlyButNotAtOnce(t *testing.T) {
 	require.Equal(t, 59*time.Minute, renewal(time.Hour))
 	require.Equal(t, 8*time.Second, renewal(10*time.Second))
 }
+
+func TestCallsInTurnNeverOverlap(t *testing.T) {
+	require.Nil(t, InTurn(nil))
+	synctest.Test(t, func(t *testing.T) {
+		var running, calls atomic.Int32
+		source := InTurn(func(context.Context) (c dialects.Credential, err error) {
+			assert.EqualValues(t, 1, running.Add(1))
+			time.Sleep(time.Second)
+			running.Add(-1)
+			calls.Add(1)
+			return dialects.Credential{User: "u", Expires: time.Now().Add(time.Hour)}, nil
+		})
+		caches := []*Cache{New(source, func() {}), New(source, func() {}), New(source, func() {})} // of a primary and its replicas
+		var wg sync.WaitGroup
+		for _, c := range caches {
+			wg.Go(func() {
+				_, _, _, err := c.Get(t.Context(), 0)
+				assert.NoError(t, err)
+			})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		synctest.Wait()
+		_, err := source(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "it waits no longer than it may")
+		wg.Wait()
+		require.EqualValues(t, 3, calls.Load())
+		for _, c := range caches {
+			c.Close()
+		}
+	})
+}

@@ -15,11 +15,11 @@ type Sender interface {
 	// Send executes the statement by conn, the driver's own connection, and returns the open rows of a
 	// query. Nobody else uses conn until Send returns. After a loss of the connection, and with a
 	// prepared statement that does not fit any more, Send is called once more.
-	Send(ctx context.Context, conn driver.Conn, how How) (driver.Rows, error)
+	Send(ctx context.Context, conn driver.Conn, opts SendOptions) (driver.Rows, error)
 }
 
-// How says what Send has to take care of.
-type How struct {
+// SendOptions say what Send has to take care of.
+type SendOptions struct {
 	// Unkept: the server reads texts by settings that may end with the statement. The driver must neither
 	// keep a statement that it prepares, nor use one that it has kept.
 	Unkept bool
@@ -27,12 +27,12 @@ type How struct {
 
 // Call is a statement to be sent.
 type Call struct {
-	Text    string          // as it is sent
-	More    []string        // the further texts of a batch; nil: it is no batch
-	Args    []any           // of Text, if it is no batch
-	Queries bool            // Send returns rows
-	Effect  dialects.Effect // what the texts do not show
-	Sender  Sender
+	Text        string          // as it is sent
+	MoreTexts   []string        // the further texts of a batch; nil: it is no batch
+	Args        []any           // of Text, if it is no batch
+	ReturnsRows bool            // Send returns rows
+	Effect      dialects.Effect // what the texts do not show
+	Sender      Sender
 }
 
 // Conn is a virtual connection. One goroutine at a time uses it.

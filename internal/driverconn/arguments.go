@@ -80,7 +80,7 @@ func MakePlain(args []driver.NamedValue) bool {
 	return true
 }
 
-// makePlain is MakePlain for an argument that the default conversion may change.
+// makePlain converts an argument that the default conversion may change.
 func makePlain(arg *driver.NamedValue) bool {
 	switch v := arg.Value.(type) {
 	case time.Time:

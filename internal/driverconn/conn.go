@@ -46,7 +46,7 @@ func New(c driver.Conn) Conn {
 // database/sql gets driver.ErrSkip and prepares.
 func (c *Conn) CanExec() bool { return c.execerCtx != nil || c.execer != nil }
 
-// CanQuery is CanExec for queries.
+// CanQuery reports whether the driver executes queries that are not prepared.
 func (c *Conn) CanQuery() bool { return c.queryerCtx != nil || c.queryer != nil }
 
 // The methods below call the driver as database/sql's ctxutil.go does: the method

@@ -10,7 +10,7 @@ import (
 // From then on only the primary serves these contexts, until the session has no transaction and no rows open and Settle
 // tells how far the log is. The session's lock protects Debts.
 type Debts struct {
-	owed   []*Floor // each once
+	owed   []*Floor // the floors whose position is owed, each once
 	failed bool     // what has become of a statement is not known
 }
 

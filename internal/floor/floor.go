@@ -13,27 +13,27 @@ import (
 
 // Floors are those of a context, or of a task. The zero value has none. The methods may be called at the same time.
 type Floors struct {
-	mu      sync.Mutex // protects following fields, and those of the floors
-	own     []*Floor
-	tokens  []string // positions that came in tokens
-	changes uint64   // writes whose position became unknown, and reads on replicas
-	asks    bool     // what is to be seen is known as soon as the primary is asked
+	mu         sync.Mutex // protects following fields, and those of the floors
+	own        []*Floor
+	tokens     []string // positions that came in tokens
+	changes    uint64   // counts writes whose position became unknown, and reads on replicas: after one, an older answer of the primary does not count
+	askPrimary bool     // the context must see what the primary has now, so the primary is asked for its position
 }
 
 // Floor is how new a replica has to be to serve a context: it has everything that the context has written to one
 // database, and has seen there. The methods may be called at the same time.
 type Floor struct {
 	all       *Floors
-	of        any                // the Connector
-	positions dialects.Positions // of the database
+	of        any                // the Connector whose database it is about
+	positions dialects.Positions // how positions of that database are compared
 
-	pending  int    // sessions that owe a position: statements that may write have run there
-	position string // empty: nothing is written, or unknown
-	lazy     bool   // the primary had not flushed position: no replica has it soon
-	unknown  bool   // only the primary is sure to have everything
-	asks     bool   // and it has not been asked where that is
-	shown    Server // from which the context has read what position may not have; zero: from none
-	reads    int    // that run there
+	pending    int    // sessions that owe a position: statements that may write have run there
+	position   string // empty: nothing is written, or unknown
+	lazy       bool   // the primary had not flushed position: no replica has it soon
+	unknown    bool   // only the primary is sure to have everything
+	askPrimary bool   // the primary has not been asked yet for the position that counts
+	shown      Server // from which the context has read what position may not have; zero: from none
+	reads      int    // reads that run on the server shown
 }
 
 // Server is a replica since its watcher is connected to it. What it shows never goes back. After a crash, or when another
@@ -48,9 +48,9 @@ type key struct{}
 // used: there is a Connector with replicas in the process.
 var used atomic.Bool
 
-// Use says that there are replicas, so that writes count. Used reports whether there are some.
-func Use()       { used.Store(true) }
-func Used() bool { return used.Load() }
+// Enable says that there are replicas, so that writes are recorded. Enabled reports whether there are some.
+func Enable()       { used.Store(true) }
+func Enabled() bool { return used.Load() }
 
 // With returns a context that keeps floors. If ctx does already, or has a task, it is ctx.
 func With(ctx context.Context) context.Context {
@@ -60,24 +60,24 @@ func With(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, &Floors{})
 }
 
-// WithNow is With for a context that has seen what the primary has now. Nothing is asked before its first read.
+// WithNow returns a context whose reads show what the primary has now, or later. The primary is asked at the first read.
 func WithNow(ctx context.Context) context.Context {
-	if !Used() {
+	if !Enabled() {
 		return ctx
 	}
 	ctx = With(ctx)
 	all := floorsOf(ctx, nil)
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	all.asks = true
+	all.askPrimary = true
 	for _, f := range all.own {
-		f.unknown, f.asks = true, true
+		f.unknown, f.askPrimary = true, true
 		all.changes++
 	}
 	return ctx
 }
 
-// WithToken is With for a context that has written what a token says.
+// WithToken returns a context whose reads show the writes that the token stands for.
 func WithToken(ctx context.Context, token string) context.Context {
 	ctx = With(ctx)
 	floorsOf(ctx, nil).add(token)
@@ -128,7 +128,7 @@ func Of(ctx context.Context, t *task.Task, connector any, p dialects.Positions) 
 	if i >= 0 {
 		return all.own[i]
 	}
-	f := &Floor{all: all, of: connector, positions: p, unknown: all.asks, asks: all.asks}
+	f := &Floor{all: all, of: connector, positions: p, unknown: all.askPrimary, askPrimary: all.askPrimary}
 	for _, position := range all.tokens {
 		f.add(position)
 	}
@@ -168,7 +168,7 @@ func (f *Floor) mayBe(other *Floor) bool {
 		(f.position == "" || other.position == "" || f.positions.SameDatabase(f.position, other.position))
 }
 
-// Mark is for Raise: it is taken before the primary is asked.
+// Mark returns the present count of changes. It is taken before the primary is asked, and given to Raise with the answer.
 func (f *Floor) Mark() uint64 {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
@@ -191,7 +191,7 @@ func (f *Floor) raise(mark uint64, log dialects.Log) {
 	}
 	f.position, f.lazy = to, log.Lazy
 	if f.all.changes == mark {
-		f.unknown, f.asks = false, false
+		f.unknown, f.askPrimary = false, false
 		if f.reads == 0 { // else one may show what the primary had after to
 			f.shown = Server{}
 		}
@@ -212,11 +212,11 @@ func (f *Floor) lose() {
 
 // Need is what a replica has to have. The zero Need is had by each.
 type Need struct {
-	Position    string // empty: any will do
-	Lazy        bool   // to wait for Position is in vain
+	Position    string // the position that a replica needs; empty: any replica will do
+	Lazy        bool   // the primary had not flushed Position, so no replica will have it soon
 	PrimaryOnly bool   // no replica will do
-	Pending     bool   // because something that may write is open
-	Asks        bool   // one will do that has what the primary has now
+	Pending     bool   // PrimaryOnly is set because something that may write is open
+	Asks        bool   // a replica will do if it has what the primary has now
 }
 
 // Now returns what a replica has to have.
@@ -228,7 +228,7 @@ func (f *Floor) Now() Need {
 
 func (f *Floor) nowLocked() Need {
 	pending := slices.ContainsFunc(f.all.own, func(other *Floor) bool { return other.pending > 0 && f.mayBe(other) })
-	return Need{f.position, f.lazy, f.unknown || pending, pending, f.asks}
+	return Need{f.position, f.lazy, f.unknown || pending, pending, f.askPrimary}
 }
 
 // Shown is the server that has shown the context what Now's position may not have; zero: there is none.
@@ -258,9 +258,9 @@ func (f *Floor) Showed() {
 	f.reads--
 }
 
-// Leave is called when the server of Shown can serve no more. What it has shown only the primary is sure to have, until the
+// LoseServer is called when the server of Shown can serve no more. What it has shown only the primary is sure to have, until the
 // next Raise.
-func (f *Floor) Leave() {
+func (f *Floor) LoseServer() {
 	f.all.mu.Lock()
 	defer f.all.mu.Unlock()
 	if f.shown != (Server{}) {

@@ -230,7 +230,7 @@ func TestNothingOlderIsShownThanWhatAReplicaHasShown(t *testing.T) {
 	t.Parallel()
 	one, other, later := floor.Server{Replica: "one", Era: 1}, floor.Server{Replica: "two", Era: 1}, floor.Server{Replica: "one", Era: 2}
 	f := of(floor.With(t.Context()))
-	f.Leave()
+	f.LoseServer()
 	_, primaryOnly := now(f)
 	require.False(t, primaryOnly, "it has read nothing")
 	raise(f, "5")
@@ -244,7 +244,7 @@ func TestNothingOlderIsShownThanWhatAReplicaHasShown(t *testing.T) {
 	require.False(t, f.Shows(other), "what the context has seen the other one may not have")
 	require.False(t, f.Shows(later), "the replica may be another server by now")
 	mark := f.Mark()
-	f.Leave()
+	f.LoseServer()
 	require.Zero(t, f.Shown())
 	require.False(t, f.Shows(other))
 	f.Raise(mark, dialects.Log{Position: "6"})

@@ -23,7 +23,7 @@ func (all *Floors) token() string {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	positions := slices.Clone(all.tokens)
-	if all.asks && len(all.own) == 0 {
+	if all.askPrimary && len(all.own) == 0 {
 		positions = append(positions, unknown)
 	}
 	for _, f := range all.own {

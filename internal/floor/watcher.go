@@ -16,7 +16,7 @@ const (
 	seekFor   = time.Second
 	failedFor = time.Second            // after no answer the server is left alone
 	idleAfter = 10 * time.Second       // without use the replica is left alone
-	askWithin = 900 * time.Millisecond // else it is silent
+	askWithin = 900 * time.Millisecond // a server that has not answered by then counts as silent
 	hangUpIn  = time.Second
 
 	dialWithin = 5 * time.Second
@@ -39,16 +39,18 @@ type Watched struct {
 	Dial func(context.Context) (dialects.Session, error)
 	// Ask asks the server how it is.
 	Ask       func(context.Context, dialects.Positioned) (dialects.ReplicaState, error)
-	Every     time.Duration // while the server is used, beside Wake
+	Every     time.Duration // the pause between questions while the server is used; Wake asks at once
 	Positions dialects.Positions
-	Ages      *Ages         // of positions of the primary
+	Ages      *Ages         // when the primary had which position
 	MaxLag    time.Duration // 0: any
-	Rest      time.Duration // without use, after which its connection is closed, as those of the pool are; 0: never
-	News      *News         // is told of each answer
+	Rest      time.Duration // how long without use until its connection is closed; 0: never
+	News      *News         // where reads wait for an answer
 	// Silent is called when the server has not answered, on the Watcher's connection or to a dial, and then no new
 	// connection can be had. Renewed is called when a lost connection of the Watcher is replaced: the server may be
 	// another one, or show an older state.
 	Silent, Renewed func()
+	// Answered, if set, is called after each question, with the error for which there was no answer.
+	Answered func(err error)
 }
 
 // Watcher watches one replica: how far it has come, how late it is, and whether it is one at all. It has a connection
@@ -70,7 +72,7 @@ type Watcher struct {
 	seen    dialects.ReplicaState
 	fresh   time.Time // when the newest position of the primary that seen has reached was asked for; zero: there is none
 	state   State
-	era     uint64 // of the connection; it changes when that is lost
+	era     uint64 // counts connections to the replica: a new one begins a new era
 	asked   uint64 // questions begun
 	known   uint64 // the last question that was answered, in era knownIn
 	knownIn uint64
@@ -105,7 +107,7 @@ func (w *Watcher) useLocked() {
 	}
 }
 
-// Era is that of the Watcher's connection.
+// Era is the number of the Watcher's present connection to the replica.
 func (w *Watcher) Era() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -174,7 +176,7 @@ func (w *Watcher) Wake() {
 func (w *Watcher) wakeLocked() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake
+	default: // a wake-up is pending already
 	}
 }
 
@@ -269,6 +271,9 @@ func (w *Watcher) run() {
 // tell publishes an answer, and returns when to ask next. unanswered: at once, because calls may wait for a server that is gone.
 func (w *Watcher) tell(seen dialects.ReplicaState, err error, unanswered bool) (pause time.Duration, goOn bool) {
 	defer w.News.tell()
+	if w.Answered != nil {
+		w.Answered(err)
+	}
 	fresh := w.Ages.of(w.Positions, seen.Position)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -349,7 +354,7 @@ func (w *Watcher) dial(suspect bool) (dialects.Session, error) {
 		return w.Dial(ctx)
 	}
 	silent := sync.OnceFunc(w.Silent)
-	// Calls do not wait for as long as a server far away may need.
+	// After askWithin the pool's calls are cut; only this dial goes on, because a server far away may need longer.
 	defer time.AfterFunc(askWithin, silent).Stop()
 	conn, err := w.Dial(ctx)
 	if _, ofNetwork := errors.AsType[net.Error](err); ofNetwork && w.ctx.Err() == nil { // else the dial was given up

@@ -31,8 +31,8 @@ type Hub struct {
 	wake     context.CancelFunc  // ends its wait for notifications: channels have changed
 	changed  bool                // since run has last compared channels with what the server sends
 	state    State
-	since    time.Time // of state
-	conn     Conn      // of Listening
+	since    time.Time // when state began
+	conn     Conn      // the connection, in the state Listening
 	unproven bool      // the probe of the last connection has shown nothing
 }
 
@@ -197,10 +197,10 @@ func (h *Hub) deliver(name, payload string, since time.Time) {
 // Look is what people may see of a Hub.
 type Look struct {
 	State     State
-	Since     time.Time // of State
+	Since     time.Time // when State began
 	Channels  []string  // that have listeners, in alphabetical order
 	Listeners int
-	Conn      Conn // of Listening; it is only to be asked what needs no round trip
+	Conn      Conn // the connection, in the state Listening; call only methods without a round trip
 }
 
 // Look looks.

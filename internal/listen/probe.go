@@ -58,7 +58,7 @@ func arrives(ctx context.Context, conn Conn, channel string) error {
 		switch {
 		case err == nil && name == channel:
 			return nil
-		case err == nil: // of the session's last user, behind a pooler
+		case err == nil: // a notification of the session's last user, behind a pooler
 		case ctx.Err() == nil && wait.Err() != nil:
 			_ = conn.Unlisten(ctx, []string{channel}) // it may reach the session that listens
 			return errNotRelayed

@@ -25,7 +25,7 @@ type queue struct {
 	mu           sync.Mutex // protects following fields
 	begun        bool       // the first gap was queued
 	gap          bool
-	since, until time.Time // of gap
+	since, until time.Time // the times of the gap
 	items        []item
 	bytes        int
 }

@@ -64,7 +64,7 @@ func (h *Hub) work(ctx context.Context) {
 			h.config.Dialled(nil)
 			begun := time.Now()
 			h.serve(ctx, conn)
-			if next = longer(next, shortestPause, longestPause); time.Since(begun) >= lasting {
+			if next = pause.Longer(next, shortestPause, longestPause); time.Since(begun) >= lasting {
 				next = 0
 			}
 			continue
@@ -76,16 +76,12 @@ func (h *Hub) work(ctx context.Context) {
 			h.end(nil, err)
 			return
 		case h.config.Denied(err):
-			next = longer(next, shortestDenied, longestDenied)
+			next = pause.Longer(next, shortestDenied, longestDenied)
 		default:
-			next = longer(next, shortestPause, longestPause)
+			next = pause.Longer(next, shortestPause, longestPause)
 		}
 		h.config.Dialled(err)
 	}
-}
-
-func longer(pause, shortest, longest time.Duration) time.Duration {
-	return min(max(2*pause, shortest), longest)
 }
 
 // connect dials, and shows that notifications arrive.

@@ -1,4 +1,4 @@
-// Package mergedctx has a context that ends when either of two contexts ends.
+// Package mergedctx makes one context of several: one that ends when either of two ends, and one that is one after the other.
 package mergedctx
 
 import (

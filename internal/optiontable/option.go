@@ -17,13 +17,23 @@ import (
 type Option[C any] struct {
 	Name    string // of the DSN's parameter
 	Default string // as a DSN writes it
-	Doc     string // one sentence for the documentation
+	// Of has the default of a dialect, by its name, where that is another one.
+	Of  map[string]string
+	Doc string // one sentence for the documentation
 	// Set writes a value to the field. Its error does not repeat the value.
 	Set func(*C, string) error
 	// Get is the field's value as a DSN writes it.
 	Get func(*C) string
 	// Check reports a value that makes no sense.
 	Check func(*C) error
+}
+
+// DefaultOf is the default for a dialect; "": of none.
+func (o Option[C]) DefaultOf(dialect string) string {
+	if value, ok := o.Of[dialect]; ok {
+		return value
+	}
+	return o.Default
 }
 
 // option is an option whose value parse reads, and format writes. check reports a value that makes no sense.
@@ -42,7 +52,7 @@ func option[C, V any](name, value, doc string, field func(*C) *V, parse func(str
 	}
 }
 
-// wanting is parse with an error that says what it wants, and does not repeat the value.
+// wanting wraps parse: the error says what is wanted, and does not repeat the value.
 func wanting[V any](what string, parse func(string) (V, error)) func(string) (V, error) {
 	return func(s string) (V, error) {
 		v, err := parse(s)

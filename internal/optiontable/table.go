@@ -11,12 +11,12 @@ import (
 // Table is the rows, in the order of the documentation.
 type Table[C any] []Option[C]
 
-// Default is a configuration with every row's default. If a row's default is no valid value of the
-// row, Default panics: this is a mistake in the program.
-func (t Table[C]) Default() C {
+// Default is a configuration with every row's default for a dialect; "": of none. If a row's default is
+// no valid value of the row, Default panics: this is a mistake in the program.
+func (t Table[C]) Default(dialect string) C {
 	var c C
 	for _, o := range t {
-		if err := o.Set(&c, o.Default); err != nil {
+		if err := o.Set(&c, o.DefaultOf(dialect)); err != nil {
 			panic("pooldriver: default of " + o.Name + ": " + err.Error())
 		}
 	}

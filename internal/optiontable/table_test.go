@@ -29,17 +29,22 @@ var table = Table[config]{
 
 func TestTheDefaultIsThatOfEveryRow(t *testing.T) {
 	t.Parallel()
-	c := table.Default()
+	c := table.Default("")
 	require.Equal(t, config{3, true, 5 * time.Second, 1, 16 << 20, nil}, c)
 	require.NoError(t, table.Check(&c))
 	require.Equal(t, "number=3 flag=true duration=5s word=two bytes=16MiB list=", table.Text(&c))
 	require.Equal(t, "a word: one, two", table[3].Doc)
+
+	flag := table[1]
+	flag.Of = map[string]string{"other": "false"}
+	by := Table[config]{flag}
+	require.Equal(t, []bool{true, true, false}, []bool{by.Default("").flag, by.Default("one").flag, by.Default("other").flag})
 }
 
 func TestADefaultThatIsNoValuePanics(t *testing.T) {
 	t.Parallel()
 	wrong := Table[config]{Flag("flag", "perhaps", "", func(c *config) *bool { return &c.flag })}
-	require.PanicsWithValue(t, "pooldriver: default of flag: wants true or false", func() { wrong.Default() })
+	require.PanicsWithValue(t, "pooldriver: default of flag: wants true or false", func() { wrong.Default("") })
 }
 
 func TestParametersSetTheirFields(t *testing.T) {
@@ -63,11 +68,11 @@ func TestAnErrorOfAParameterDoesNotShowItsValue(t *testing.T) {
 		"bytes":     "the DSN's parameter bytes wants a number of bytes, such as 65536, 64KiB or 16MiB",
 		secret:      "unknown parameter pool_… in the DSN; the known ones are number, flag, duration, word, bytes, list",
 	} {
-		c := table.Default()
+		c := table.Default("")
 		require.EqualError(t, table.Apply(&c, []dialects.Param{{Name: name, Value: secret}}), want)
-		require.Equal(t, table.Default(), c)
+		require.Equal(t, table.Default(""), c)
 	}
-	c := table.Default()
+	c := table.Default("")
 	twice := []dialects.Param{{Name: "number", Value: "1"}, {Name: "number", Value: "1"}}
 	require.EqualError(t, table.Apply(&c, twice), "the DSN has the parameter number twice; leave one of them out")
 }
@@ -78,7 +83,7 @@ func TestASlipInANameIsNamed(t *testing.T) {
 		"duratio": "duration", "durration": "duration", "duraiton": "duration", "nuber": "number",
 		"wrod": "", "drtn": "", "number123": "", "s3cr3t": "",
 	} {
-		c := table.Default()
+		c := table.Default("")
 		err := table.Apply(&c, []dialects.Param{{Name: name, Value: "1"}})
 		if want == "" {
 			require.ErrorContains(t, err, "unknown parameter pool_…", name)
@@ -97,7 +102,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"word: wants one of one, two":                 func(c *config) { c.word = 2 },
 		"bytes: -1 bytes are too few; the least is 0": func(c *config) { c.bytes = -1 },
 	} {
-		c := table.Default()
+		c := table.Default("")
 		spoil(&c)
 		require.EqualError(t, table.Check(&c), want)
 	}

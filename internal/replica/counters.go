@@ -3,7 +3,7 @@ package replica
 import (
 	"sync/atomic"
 
-	"github.com/pooldriver/pooldriver/internal/histogram"
+	"github.com/pooldriver/pooldriver/internal/observe/histogram"
 )
 
 // Reason says what has become of a read that a replica may serve.
@@ -11,11 +11,11 @@ type Reason uint8
 
 // The reasons. Of those after Waited the primary has served, or nobody.
 const (
-	Served     Reason = iota // by a replica
-	Waited                   // by a replica that had to catch up with the context first
+	Served     Reason = iota // a replica has served the read
+	Waited                   // a replica has served it, and had to catch up with the context first
 	Behind                   // the replica did not catch up in time
 	Writing                  // a transaction or rows of the context, which may write, are open
-	Unknown                  // where the context's last write is in the log is not known
+	Unknown                  // the log position of the context's last write is not known
 	Late                     // too late for pool_replica_max_lag
 	Dead                     // no connection to a replica could be had
 	NotStandby               // it is no standby any more
@@ -26,8 +26,8 @@ const (
 
 	// These count nothing.
 	None   = Refused + 1 // no replica may serve it
-	unseen = None + 1    // nobody has asked it lately
-	stuck  = None + 2    // Behind, and a read has waited for it in vain
+	unseen = None + 1    // the position of the replica was not asked lately
+	stuck  = None + 2    // the replica is behind, and an earlier read has waited pool_replica_wait for it in vain
 )
 
 var reasons = [Reasons]string{"served", "waited", "behind", "writing", "unknown", "late", "dead", "no_standby", "joined", "not_read", "refused"}

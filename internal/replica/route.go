@@ -11,11 +11,11 @@ import (
 	"github.com/pooldriver/pooldriver/internal/task"
 )
 
-// wanted is the key of a context of With.
+// wanted is the key of a context of MayServe.
 type wanted struct{}
 
-// With returns a context whose reads may go to a replica, or none of whose reads may.
-func With(ctx context.Context, may bool) context.Context {
+// MayServe returns a context whose reads may go to a replica, or none of whose reads may.
+func MayServe(ctx context.Context, may bool) context.Context {
 	return context.WithValue(ctx, wanted{}, may)
 }
 
@@ -37,13 +37,13 @@ type Op struct {
 	Reads   bool         // a replica may serve it
 	Returns bool         // it asks for what the statement before it has left in its session
 	Bound   bool         // its checkout has a connection, or has read from one
-	On      *Replica     // of that connection; nil: of the primary
+	On      *Replica     // the replica to which that connection leads; nil: the primary
 }
 
 // Pick returns the server for an operation that is in no transaction of its checkout. to is nil for the primary; then why
 // says why it serves what a replica may serve.
 func (s *Set) Pick(ctx context.Context, op Op) (to *Replica, why Reason, _ error) {
-	if r, keeps := s.keeps(op.Place); keeps {
+	if r, keeps := s.sessionOf(op.Place); keeps {
 		return r, s.joined(r, op.Reads), nil
 	}
 	switch {
@@ -61,8 +61,8 @@ func (s *Set) Pick(ctx context.Context, op Op) (to *Replica, why Reason, _ error
 	return nil, why, s.FallBack(ctx, why)
 }
 
-// keeps returns the server that has the session of the task: a transaction or state is there.
-func (s *Set) keeps(at *task.Place) (*Replica, bool) {
+// sessionOf returns the server that has the session of the task: a transaction or state is there.
+func (s *Set) sessionOf(at *task.Place) (*Replica, bool) {
 	if at.Task == nil {
 		return nil, false
 	}
@@ -129,16 +129,16 @@ func (s *Set) asNewAs(f *floor.Floor) (among []*Replica, why Reason) {
 	}
 	r := shown.Replica.(*Replica)
 	if why = r.state(); why == Served && r.watcher.Era() != shown.Era {
-		why = Dead // what has answered then
+		why = Dead // the server that had shown it is gone
 	}
 	if why != Served && why != unseen {
-		f.Leave()
+		f.LoseServer()
 		return nil, why
 	}
 	return []*Replica{r}, why
 }
 
-// anew is Now of f after the primary was asked for its position.
+// anew asks the primary for its position, and returns what f needs then.
 func (s *Set) anew(ctx context.Context, f *floor.Floor) floor.Need {
 	mark := f.Mark()
 	if log, err := s.ask(ctx); err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/floor"
-	"github.com/pooldriver/pooldriver/internal/report"
-	"github.com/pooldriver/pooldriver/internal/usage"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
+	"github.com/pooldriver/pooldriver/internal/observe/usage"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -32,13 +32,13 @@ type Set struct {
 
 	config    *config.Config
 	positions dialects.Positions
-	engine    *binding.Engine // of the primary
+	engine    *binding.Engine // the engine of the primary's pool
 	news      floor.News
 	ages      floor.Ages
-	primary   *floor.Watcher         // asks for ages, where a lag is too much
+	primary   *floor.Watcher         // watches the primary's positions, if pool_replica_max_lag is set
 	home      atomic.Pointer[string] // a position of the primary's database
-	tried     atomic.Int64           // when the primary was asked for it
-	turn      atomic.Uint32          // of the replica with which a choice begins
+	tried     atomic.Int64           // when the primary was last asked for home
+	turn      atomic.Uint32          // counts choices: the replica to look at first rotates
 }
 
 // Replica is one replica with its pool.
@@ -49,16 +49,24 @@ type Replica struct {
 	Usage    usage.Env
 	Engine   *binding.Engine
 
+	looks   report.Dials // the questions of the watcher
 	watcher *floor.Watcher
-	primary *floor.Watcher         // of the Set
+	primary *floor.Watcher         // the watcher of the Set
 	users   atomic.Int64           // checkouts that use it
 	failed  atomic.Int64           // when the last connection to it could not be had, in ns since 1970
 	stuck   atomic.Pointer[string] // the position at which a read has waited for it in vain
+	span    atomic.Pointer[span]   // the last answer of State
+}
+
+// span is a state of a replica, and since when State has found it.
+type span struct {
+	state Reason
+	since time.Time
 }
 
 const (
-	lookEvery = time.Second          // a replica that is used is asked
-	soonest   = 5 * time.Millisecond // and the primary no more often than that
+	lookEvery = time.Second          // the pause between questions to a replica that is used
+	soonest   = 5 * time.Millisecond // the least pause between questions to the primary
 
 	pause    = time.Second // for which a replica is left alone after no connection to it could be had
 	answerIn = time.Second // for which a read waits until a replica that nobody has asked lately answers
@@ -66,7 +74,7 @@ const (
 
 // New makes a Set without replicas.
 func New(c *config.Config, e *binding.Engine) *Set {
-	floor.Use()
+	floor.Enable()
 	s := &Set{config: c, engine: e}
 	s.positions, _ = c.Dialect.(dialects.Positions)
 	every := max(c.ReplicaMaxLag/4, soonest)
@@ -88,13 +96,14 @@ func (s *Set) Add(r *Replica, t dialects.Template) (err error) {
 		defer cancel()
 		return r.watcher.Confirm(ctx)
 	}
-	if r.Engine, err = s.engine.Beside(&r.Settings, t, &r.Usage, &r.Report); err != nil {
+	if r.Engine, err = s.engine.WithPool(&r.Settings, t, &r.Usage, &r.Report); err != nil {
 		return err
 	}
 	p := r.Engine.Pool()
 	r.primary = s.primary
 	r.watcher = s.watch(p, floor.Watched{
 		Ask: s.look, Every: lookEvery, MaxLag: s.config.ReplicaMaxLag, Silent: func() { connpool.Sever(p) }, Renewed: func() { p.Flush() },
+		Answered: func(err error) { r.looks.Count(err, time.Now()) },
 	})
 	s.All = append(s.All, r)
 	return nil
@@ -165,13 +174,28 @@ func (r *Replica) TooLate() bool { return r.Settings.ReplicaMaxLag > 0 && r.stat
 // states are the reasons of the states of a watcher.
 var states = [...]Reason{floor.Unseen: unseen, floor.Serving: Served, floor.Dead: Dead, floor.Late: Late, floor.NoStandby: NotStandby}
 
-// State says whether r can serve, and why not, and how late it is; a negative lag is not known.
-func (r *Replica) State() (Reason, time.Duration) {
-	why, lag := r.known()
+// State says whether r can serve, and why not, since when it is so, as far as somebody has asked, and how late it is; a negative
+// lag is not known.
+func (r *Replica) State() (why Reason, since time.Time, lag time.Duration) {
+	why, lag = r.known()
 	if why == unseen {
 		why = Served
 	}
-	return why, lag
+	last := r.span.Load()
+	if last == nil || last.state != why {
+		now := &span{why, time.Now()}
+		r.span.CompareAndSwap(last, now) // else somebody else has found it at this moment
+		last = now
+	}
+	return why, last.since, lag
+}
+
+// Failing are the dials to r, or the questions how far it is, that have failed lately.
+func (r *Replica) Failing() *report.Dials {
+	if failed, _, _, _ := r.looks.Failing(time.Time{}); failed > 0 {
+		return &r.looks
+	}
+	return &r.Report.Dials
 }
 
 func (r *Replica) known() (Reason, time.Duration) {
@@ -207,7 +231,7 @@ func (s *Set) look(ctx context.Context, at dialects.Positioned) (dialects.Replic
 	seen, err := at.Replayed(ctx, s.config.ReplicaMaxLag > 0)
 	if err == nil && seen.Position != "" {
 		if home := s.homeOf(ctx); home != "" && !s.positions.SameDatabase(home, seen.Position) {
-			seen.Standby = false // of another database
+			seen.Standby = false // the standby belongs to another database
 		}
 	}
 	return seen, err

@@ -15,11 +15,11 @@ import (
 // Buffer has the result sets of one query, or the rest of them. One goroutine uses it at a time.
 type Buffer struct {
 	held   *atomic.Int64 // bytes in all buffers
-	bytes  int64         // of this buffer, a part of held
+	bytes  int64         // the bytes of this buffer, a part of held
 	sets   []*Set
 	set    int // the index of the result set that is read
 	closed error
-	row    []driver.Value // of the reader, if it scans columns; nil: none
+	row    []driver.Value // the row that the reader scans its columns from; nil: none
 }
 
 // Set is one result set, as far as it was read into memory.
@@ -29,13 +29,13 @@ type Set struct {
 	More bool
 
 	types    []driverconn.ColumnType
-	detached Columns        // of a dialect that can scan rows in memory; nil: it cannot
+	detached Columns        // the dialect's means to scan rows in memory; nil: it has none
 	width    int            // number of values of a row: of columns and, if detached, bytes
 	values   []driver.Value // of all rows, one after the other
 	rows     int            // number of rows in values
 	read     int            // number of rows given to the reader
 	end      error          // the driver's error after the last row
-	next     error          // of NextResultSet
+	next     error          // the driver's error from NextResultSet
 }
 
 // New returns an empty buffer, which adds its bytes to held and later subtracts them. The caller

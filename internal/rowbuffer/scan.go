@@ -23,7 +23,7 @@ type Columns interface {
 type Column struct {
 	value driver.Value
 	raw   []byte  // nil: the bytes are those of value
-	from  Columns // nil: there is only value
+	from  Columns // where raw can be scanned; nil: only value is there
 	index int
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
@@ -47,11 +48,20 @@ func (s *Session) BeginDeferred(ctx context.Context, carry bool) (carried bool, 
 	return s.Begin(ctx, s.deferred, carry)
 }
 
+// BeginError names BEGIN in the error of a deferred transaction that cannot begin: the error comes with
+// a statement.
+func BeginError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(dialects.DeferredBegin+"%w", err)
+}
+
 // DeferredBegan records how the begin of a deferred transaction has ended. If err is not
 // nil, each of its statements fails with the error that DeferredBegan returns.
 func (s *Session) DeferredBegan(err error) error {
 	t := s.deferred
-	err = ctxerr.Of(t.ctx, err)
+	err = BeginError(ctxerr.Of(t.ctx, err))
 	if t.refused = err; err == nil {
 		s.deferred = nil
 	} else if s.health == txGone { // no transaction was open that could be gone
@@ -104,6 +114,18 @@ func (s *Session) Begin(ctx context.Context, t *Tx, carry bool) (carried bool, e
 	return carried, err
 }
 
+// BeginNow sends a begin that still waits for a statement: what comes next cannot carry it.
+func (s *Session) BeginNow(ctx context.Context) error {
+	lazy, ok := s.server.(dialects.LazyBeginner)
+	if !ok || s.tx == nil || s.guard != nil {
+		return nil
+	}
+	s.call()
+	err := lazy.BeginNow(ctx)
+	s.returned()
+	return err
+}
+
 // failedToBegin handles a BeginTx that has failed. The transaction may have begun all the
 // same, and the driver may have set its options for the next one.
 func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
@@ -117,9 +139,12 @@ func (s *Session) failedToBegin(t *Tx, before dialects.TxStatus) {
 	}
 }
 
-// Again defers the begin once more, for another session. The session of t was dead before
-// anything was sent.
-func (t *Tx) Again() { t.session, t.real, t.kept, t.refused = nil, nil, nil, nil }
+// Again defers the begin once more, for another session. The session of t is dead, and what was sent
+// in t has no effect.
+func (t *Tx) Again() {
+	t.Release()
+	t.session, t.real, t.kept, t.refused = nil, nil, nil, nil
+}
 
 // hasBegun reports whether t has begun: it has the driver's transaction, or is a savepoint.
 func (t *Tx) hasBegun() bool { return t.real != nil || t.savepoint != "" }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // deferBegin defers the begin of a transaction, as BeginTx does.
@@ -66,10 +66,10 @@ func TestADeferredBeginThatFailsIsTheAnswerOfTheCommit(t *testing.T) {
 		tx := f.deferBegin(t.Context())
 		_, err := f.BeginDeferred(t.Context(), false)
 		require.Equal(t, errNo, err)
-		require.Equal(t, errNo, f.DeferredBegan(err))
+		require.ErrorIs(t, f.DeferredBegan(err), errNo)
 		require.Same(t, tx, f.Deferred(), "each of its statements gets the error")
-		require.Equal(t, errNo, tx.Refused())
-		require.Equal(t, errNo, tx.Commit())
+		require.EqualError(t, tx.Refused(), "BEGIN, which was deferred to this statement: no")
+		require.Equal(t, tx.Refused(), tx.Commit())
 		require.Nil(t, f.Deferred())
 		require.False(t, f.Begun())
 	}
@@ -100,7 +100,7 @@ func TestADeferredTransactionMovesToAnotherSession(t *testing.T) {
 	first.db.Fail(fakedb.ConnBeginCtx, 1, driver.ErrBadConn)
 	tx := first.deferBegin(t.Context())
 	_, err := first.BeginDeferred(t.Context(), false)
-	require.Equal(t, driver.ErrBadConn, first.DeferredBegan(err))
+	require.ErrorIs(t, first.DeferredBegan(err), driver.ErrBadConn)
 	first.GiveBack()
 	tx.Again()
 	require.NoError(t, tx.Refused())
@@ -145,6 +145,8 @@ type lazy struct {
 	*server
 	err error
 }
+
+func (l *lazy) BeginNow(context.Context) error { return l.err }
 
 func (l *lazy) BeginWithNext(context.Context, driver.TxOptions) (driver.Tx, error) {
 	if l.err != nil {

@@ -36,7 +36,7 @@ func (s *Session) MayRenew(st *Statement) bool { return s.mayRenew(st) }
 
 func (s *Session) Convert(st *Statement, fatal bool) error {
 	st.Fatal = fatal
-	_, err := s.convert(st)
+	err := s.convert(st)
 	return err
 }
 

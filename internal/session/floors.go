@@ -20,6 +20,9 @@ func (s *Session) Owe(ctx context.Context, of func(context.Context) *floor.Floor
 	}
 }
 
+// OweTo is Owe for the query of a pipeline, which runs in no transaction; nil: its context keeps no floor.
+func (s *Session) OweTo(f *floor.Floor) { s.debts.Owe(f) }
+
 // failed records that nobody knows what has become of a statement. In a transaction its end tells.
 func (s *Session) failed() {
 	if s.debts.Any() && !s.InTx() {

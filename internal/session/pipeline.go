@@ -50,8 +50,20 @@ func (s *Session) TryPipeline(ctx context.Context) error {
 	return err
 }
 
+// ask has the next statement of the driver tell st whether it has written. drop follows.
+func (s *Session) ask(ctx context.Context, st *Statement) (drop func()) {
+	asker, ok := s.server.(dialects.WriteAsker)
+	if !ok {
+		st.Wrote(false)
+		return func() {}
+	}
+	asker.AskWrites(ctx, st.Wrote)
+	return asker.DropQuestion
+}
+
 // Together sends queries in one pipeline, and calls answered for each in their order. After an error
-// nothing is known of those that have no answer. limit bounds the bytes of one result.
+// nothing is known of those that have no answer. limit bounds the bytes of one result. Whom OweTo was called for has a position
+// afterwards.
 func (s *Session) Together(ctx context.Context, calls []dialects.PipelinedQuery, limit int, answered func(i int, a Answer)) error {
 	p := s.server.(dialects.Pipeliner)
 	if s.HasSettings() {
@@ -70,6 +82,7 @@ func (s *Session) Together(ctx context.Context, calls []dialects.PipelinedQuery,
 		s.Diagnose(err)
 		s.MarkUnusable()
 	}
+	s.settle()
 	return err
 }
 

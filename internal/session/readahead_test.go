@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/internal/config"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 func TestRowsThatAreReadAheadAreWhatTheDriverWouldHaveGiven(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/config"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 	"github.com/pooldriver/pooldriver/internal/session"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 func TestWhatIsFoundOfASessionThatIsGivenBack(t *testing.T) {

@@ -71,7 +71,7 @@ func (s *Session) OpenRows(r *Rows, st *Statement, isAlone bool) {
 func (r *Rows) detachable() bool {
 	if r.usage == alone && r.query != "" {
 		// Under a Guard the next statement of their borrower finds the same session.
-		if judge, ok := r.session.env.Dialect.(dialects.ReadJudge); r.session.guard == nil && (!ok || !judge.OnlyReads(r.query)) {
+		if r.session.guard == nil && !r.session.env.Dialect.OnlyReads(r.query) {
 			r.usage = shared
 		}
 		r.query = ""
@@ -162,7 +162,12 @@ func (r *Rows) Next(dest []driver.Value) error {
 func (r *Rows) read(dest []driver.Value) error {
 	s := r.session
 	s.running++
-	err := r.next(dest)
+	var err error
+	if r.under != nil {
+		err = r.under.Read(func() error { return r.next(dest) })
+	} else {
+		err = r.next(dest)
+	}
 	s.running--
 	if r.onRow = err == nil; !r.onRow {
 		return r.readFailed(err)
@@ -188,13 +193,6 @@ func (r *Rows) readFailed(err error) error {
 
 // next calls the driver as database/sql does.
 func (r *Rows) next(dest []driver.Value) error {
-	if r.under != nil {
-		return r.under.Read(func() error { return r.nextOf(dest) })
-	}
-	return r.nextOf(dest)
-}
-
-func (r *Rows) nextOf(dest []driver.Value) error {
 	if r.scanner != nil {
 		return r.scanner.NextRow()
 	}

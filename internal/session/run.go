@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
@@ -29,6 +30,9 @@ type Statement struct {
 
 	Cargo Cargo // the settings of the context that it carries
 
+	// Wrote is told whether a text that is sent as it is has written; nil: nobody asks.
+	Wrote func(wrote bool)
+
 	// Fatal: if the conversion of the arguments panics, Calls counts that.
 	Fatal bool
 	// Converted: the arguments are what the driver expects.
@@ -39,6 +43,8 @@ type Statement struct {
 	Rows    driver.Rows
 	Columns []string           // names of Rows; nil: the driver has panicked, and is asked again
 	Said    dialects.Diagnosis // of an error of the driver
+	// Unprepared: the server was asked to prepare it, and has refused.
+	Unprepared bool
 
 	renewals int8 // how often it was stale and was prepared again
 	prepared *stmtcache.Stmt
@@ -52,46 +58,27 @@ type Statement struct {
 // Settings are the settings that c carries.
 func (c *Cargo) Settings() []dialects.ContextSetting { return c.settings }
 
-// Progress says how far Run has come with a statement.
-type Progress uint8
-
-// The results of Run.
-const (
-	// Refused: nothing was sent. The error is final.
-	Refused Progress = iota
-	// Unconverted: the arguments are to be converted by Converter without the lock, because code
-	// of the program may run, which may use the session. Then Run is called again.
-	Unconverted
-	// Unexecuted: the server could not prepare it, so it has changed nothing.
-	Unexecuted
-	// Executed: the driver was called to execute it, and may have failed.
-	Executed
-
-	renewed // it is to be run once more
-	ready   // it may be sent
-)
+// ErrUnconverted is Run's error if the arguments are to be converted by Converter without the lock, because code of the program may
+// run, which may use the session. Then Run is called again.
+var ErrUnconverted = errors.New("pooldriver: the arguments are not converted")
 
 // Run executes st: it finds or makes the prepared statement, converts the arguments, sends, and
-// prepares a stale statement again.
-func (s *Session) Run(ctx context.Context, st *Statement) (Progress, error) {
-	for {
-		p, err := s.runOnce(ctx, st)
-		if p == renewed {
-			continue
-		}
-		if err != nil || !st.Queries {
-			s.settle()
-		}
-		return p, err
+// prepares a stale statement again. executed: the driver was called to execute it, and may have failed. Otherwise err says why not.
+func (s *Session) Run(ctx context.Context, st *Statement) (executed bool, err error) {
+	for again := true; again; {
+		again, executed, err = s.runOnce(ctx, st)
 	}
+	if err != nil || !st.Queries {
+		s.settle()
+	}
+	return executed, err
 }
 
-func (s *Session) runOnce(ctx context.Context, st *Statement) (Progress, error) {
-	var err error
+// runOnce is one try of Run. again: it is to be run once more.
+func (s *Session) runOnce(ctx context.Context, st *Statement) (again, executed bool, err error) {
 	if !s.isReady(st) {
-		var p Progress
-		if p, err = s.makeReady(ctx, st); p != ready {
-			return p, err
+		if again, err = s.makeReady(ctx, st); again || err != nil {
+			return again, false, err
 		}
 	}
 	if st.Effect&(pinning.ChangesSession|dialects.ForgetPrepared) != 0 {
@@ -101,13 +88,15 @@ func (s *Session) runOnce(ctx context.Context, st *Statement) (Progress, error) 
 	case err != nil:
 	case st.Cargo.settings != nil:
 		err = s.sendWithSettings(ctx, st)
+	case st.Wrote != nil && st.prepared == nil:
+		err = s.sendAsking(ctx, st)
 	default:
 		err = s.send(ctx, st)
 	}
 	if err != nil || st.prepared != nil || !LeavesNothing(st.Effect) {
-		return s.answered(st, err)
+		again, err = s.answered(st, err)
 	}
-	return Executed, nil
+	return again, true, err
 }
 
 // isReady reports whether makeReady has nothing to do for st: a text that is sent as it is, with arguments that
@@ -120,36 +109,36 @@ func (s *Session) isReady(st *Statement) bool {
 	return st.Converted
 }
 
-// makeReady finds the prepared statement, if st is executed by one, and converts the arguments. If the result is
-// not ready, nothing is sent.
-func (s *Session) makeReady(ctx context.Context, st *Statement) (Progress, error) {
-	st.prepared, st.Said = nil, 0
+// makeReady finds the prepared statement, if st is executed by one, and converts the arguments. again: that statement does not fit.
+func (s *Session) makeReady(ctx context.Context, st *Statement) (again bool, err error) {
+	st.prepared, st.Said, st.Unprepared = nil, 0, false
 	switch {
 	case s.prepares(st):
-		if p, err := s.find(ctx, st); err != nil {
-			return p, err
+		asked, err := s.find(ctx, st)
+		if err != nil {
+			st.Unprepared = asked
+			return false, err
 		}
 	case st.Direct == nil && !s.sendsTexts(st):
-		return Refused, driver.ErrSkip
+		return false, driver.ErrSkip
 	}
 	if !st.Converted {
-		if p, err := s.convert(st); err != nil || p == Unconverted {
-			return p, err
+		if err = s.convert(st); err != nil {
+			return false, err
 		}
 	}
 	if st.prepared == nil {
-		if err := s.dropStale(ctx, st); err != nil {
-			return Refused, err
-		}
-	} else if !s.fits(st) {
-		s.stmts.Done(st.prepared)
-		return renewed, nil
+		return false, s.dropStale(ctx, st)
 	}
-	return ready, nil
+	if s.fits(st) {
+		return false, nil
+	}
+	s.stmts.Done(st.prepared)
+	return true, nil
 }
 
-// prepares reports whether st is executed by a prepared statement. What the server reads by the settings is sent as a text, and so is
-// what the Guard does itself; Execute returns the error of Controls.
+// prepares reports whether st is executed by a prepared statement. A text whose literals the server reads by the settings
+// is not, nor is one that the Guard executes itself. An error of the Guard is reported when st is executed.
 func (s *Session) prepares(st *Statement) bool {
 	if !st.Prepares || s.ReadBySettings() && s.sendsTexts(st) {
 		return false
@@ -170,10 +159,20 @@ func (s *Session) sendsTexts(st *Statement) bool {
 func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	s.recordStatement(st)
 	s.call()
-	if st.prepared != nil {
-		err = s.sendOnce(ctx, st)
-	} else {
-		err = s.sendText(ctx, st)
+	counts := s.rereader != nil && st.prepared == nil
+	var prepared, executed uint64
+	if counts {
+		prepared, executed = s.rereader.Kept()
+	}
+	err = s.sendOnce(ctx, st)
+	if err != nil && st.prepared == nil {
+		again := false
+		if again, err = s.recompiles(ctx, st.Text, err); again {
+			err = s.sendOnce(ctx, st)
+		}
+	}
+	if counts {
+		s.countKept(prepared, executed)
 	}
 	if st.Queries && err == nil {
 		st.Columns = columnsOf(st.Rows)
@@ -182,21 +181,10 @@ func (s *Session) send(ctx context.Context, st *Statement) (err error) {
 	return err
 }
 
-// sendText has the driver execute a text.
-func (s *Session) sendText(ctx context.Context, st *Statement) error {
-	if s.rereader != nil {
-		prepared, executed := s.rereader.Kept()
-		defer s.countKept(prepared, executed)
-	}
-	err := s.sendOnce(ctx, st)
-	if err == nil {
-		return nil
-	}
-	again, err := s.recompiles(ctx, st.Text, err)
-	if again {
-		err = s.sendOnce(ctx, st)
-	}
-	return err
+// sendAsking is send for a text that is to be told whether it has written.
+func (s *Session) sendAsking(ctx context.Context, st *Statement) error {
+	defer s.ask(ctx, st)()
+	return s.send(ctx, st)
 }
 
 // countKept counts what the driver itself has prepared and executed since, of what it keeps.
@@ -210,6 +198,7 @@ func (s *Session) countKept(prepared, executed uint64) {
 	s.env.Hits.Add(max(misses, uses) - misses)
 }
 
+// sendOnce has the driver execute st, under the Guard if there is one.
 func (s *Session) sendOnce(ctx context.Context, st *Statement) error {
 	if s.guard != nil {
 		return s.execute(ctx, st)
@@ -243,13 +232,13 @@ func (s *Session) toDriver(ctx context.Context, st *Statement) (err error) {
 
 // sendDirect has the caller send st.
 func (s *Session) sendDirect(ctx context.Context, st *Statement) (err error) {
-	how := direct.How{Unkept: s.rereader != nil && s.readsAnew()}
+	how := direct.SendOptions{Unkept: s.rereader != nil && s.readsAnew()}
 	st.Rows, err = st.Direct.Sender.Send(ctx, s.realConn(), how)
 	return err
 }
 
-// answered records what the driver has answered.
-func (s *Session) answered(st *Statement, err error) (Progress, error) {
+// answered records what the driver has answered. again: st is to be run once more.
+func (s *Session) answered(st *Statement, err error) (again bool, _ error) {
 	if err != nil && err != driver.ErrSkip {
 		st.Said = s.Diagnose(err)
 	}
@@ -264,13 +253,13 @@ func (s *Session) answered(st *Statement, err error) (Progress, error) {
 		s.letGo(p, err)
 	}
 	if stale && s.renews(st) {
-		return renewed, nil
+		return true, nil
 	}
 	s.RecordResult(st.Effect, err)
 	if err != nil {
 		s.owner.Failed()
 	}
-	return Executed, err
+	return false, err
 }
 
 // letGo ends the use of a prepared statement, whose execution has ended with err. If the statement is
@@ -351,13 +340,13 @@ func columnsOf(rows driver.Rows) (names []string) {
 
 // convert converts the arguments of st for the driver. The driver or code of the program may
 // panic.
-func (s *Session) convert(st *Statement) (p Progress, err error) {
+func (s *Session) convert(st *Statement) (err error) {
 	if st.prepared == nil && s.takesArgsAsGiven(st.Args) {
 		st.Converted = true
-		return 0, nil
+		return nil
 	}
 	if s.inTask && driverconn.MayRunCode(st.Args) {
-		return Unconverted, nil
+		return ErrUnconverted
 	}
 	done := false
 	defer func() {
@@ -378,10 +367,10 @@ func (s *Session) convert(st *Statement) (p Progress, err error) {
 		s.running--
 	}
 	done, st.Converted = err == nil, err == nil
-	return Refused, err
+	return err
 }
 
-// Converter returns what converts the arguments of st, which is Unconverted. It may be used without
+// Converter returns what converts the arguments of st after ErrUnconverted. It may be used without
 // the lock.
 func (s *Session) Converter(st *Statement) driverconn.Converter {
 	if st.prepared == nil {
@@ -428,9 +417,9 @@ func (s *Session) dropStale(ctx context.Context, st *Statement) error {
 	switch text := st.Text; {
 	case !s.traits.PreparedAges || s.stmts.Len() == 0:
 		return nil
-	case st.Direct != nil && len(st.Direct.More) > 0:
+	case st.Direct != nil && len(st.Direct.MoreTexts) > 0:
 		s.drop(st.Direct.Text)
-		for _, text := range st.Direct.More {
+		for _, text := range st.Direct.MoreTexts {
 			s.drop(text)
 		}
 	case !s.stmts.Has(text):

@@ -29,6 +29,8 @@ type Env struct {
 	ReadAheads, Hits, Misses *atomic.Uint64
 	// Generations are those of the texts that the program has prepared.
 	Generations *stmtcache.Generations
+	// Failed is told of each error of the driver for a statement, a row, or the begin or end of a transaction; nil: nobody asks.
+	Failed func(err error)
 	// Guards makes the sessions those of a test; nil: they are sessions of the server.
 	Guards Guards
 }
@@ -323,6 +325,9 @@ func (s *Session) spare(cut *time.Timer) {
 // to the owner.
 func (s *Session) Diagnose(err error) dialects.Diagnosis {
 	said := s.env.Dialect.Diagnose(err)
+	if s.env.Failed != nil {
+		s.env.Failed(err)
+	}
 	s.txFailed = s.tx != nil
 	s.failed()
 	if said&dialects.RoleDoubt != 0 {

@@ -158,13 +158,17 @@ func (s *Session) ReadBySettings() bool {
 
 // sendWithSettings sends st, which carries settings.
 func (s *Session) sendWithSettings(ctx context.Context, st *Statement) error {
-	if s.guard != nil { // it puts them in force with st
+	if s.guard != nil { // the guard sends the settings with st
 		err := s.send(ctx, st)
 		s.settings.inForce = s.settings.inForce || st.Cargo.inTx && err == nil
 		return err
 	}
 	err := s.carrier.CarrySettings(ctx, st.Cargo.settings)
-	if err == nil {
+	switch {
+	case err != nil:
+	case st.Wrote != nil && st.prepared == nil:
+		err = s.sendAsking(ctx, st)
+	default:
 		err = s.send(ctx, st)
 	}
 	if sent := s.carrier.DropSettings(); sent && st.Cargo.inTx && err == nil {

@@ -11,26 +11,26 @@ import (
 
 // This file prepares statements, and closes those that are kept.
 
-// Prepare prepares the text of st, if that is not done yet, and keeps the statement.
-func (s *Session) Prepare(ctx context.Context, st *Statement) (Progress, error) {
+// Prepare prepares the text of st, if that is not done yet, and keeps the statement. asked: the server was asked.
+func (s *Session) Prepare(ctx context.Context, st *Statement) (asked bool, err error) {
 	if yes, err := s.controls(st.Text); yes || err != nil {
-		return Unexecuted, err
+		return true, err
 	}
-	p, err := s.find(ctx, st)
+	asked, err = s.find(ctx, st)
 	if err == nil {
 		s.stmts.Done(st.prepared)
 	}
-	return p, err
+	return asked, err
 }
 
-// find finds the prepared statement of st, or makes it.
-func (s *Session) find(ctx context.Context, st *Statement) (p Progress, err error) {
+// find finds the prepared statement of st, or makes it. asked: the server was asked.
+func (s *Session) find(ctx context.Context, st *Statement) (asked bool, err error) {
 	if st.Owner != nil {
 		if st.prepared = s.stmts.Owned(st.Owner); st.prepared != nil {
-			return Refused, ctxerr.Of(ctx, ctx.Err())
+			return false, ctxerr.Of(ctx, ctx.Err())
 		}
 		st.prepared, err = s.prepareOwned(ctx, st.Text, st.Owner)
-		return Unexecuted, err
+		return true, err
 	}
 	keep := st.Keep
 	if s.ReadBySettings() {
@@ -41,16 +41,16 @@ func (s *Session) find(ctx context.Context, st *Statement) (p Progress, err erro
 		s.env.Hits.Add(1)
 		if err = ctx.Err(); err != nil {
 			s.stmts.Done(st.prepared)
-			return Refused, ctxerr.Of(ctx, err)
+			return false, ctxerr.Of(ctx, err)
 		}
-		return Refused, nil
+		return false, nil
 	}
 	s.env.Misses.Add(1)
 	if s.traits.PreparingActs {
 		s.RecordEffect(st.Effect)
 	}
 	st.prepared, err = s.prepare(ctx, st.Text, st.Generation, keep)
-	return Unexecuted, err
+	return true, err
 }
 
 // kept returns the kept statement of a text, or nil if there is none that is valid in the

@@ -31,8 +31,8 @@ type Tx struct {
 	// was open. The driver decides what that means.
 	replaced bool
 	joined   bool // statements that belong to no transaction of BeginTx ran in it
-	// deepest is the deepest savepoint level at which its own statements ran.
-	deepest  int
+	// outer are the transactions around it whose own statements ran in it.
+	outer    []*Tx
 	conflict bool  // the driver's COMMIT has failed with dialects.Conflict
 	lost     error // why it cannot be committed; nil: it can
 }
@@ -74,9 +74,14 @@ func (t *Tx) Refuse(why error) { t.refused = why }
 // Join records that a statement that belongs to no transaction of BeginTx ran in t.
 func (t *Tx) Join() { t.joined = true }
 
-// Ran records that a statement of t's own ran. The present depth is the deepest one: when a
-// savepoint ends, forget lowers deepest.
-func (t *Tx) Ran() { t.deepest = len(t.session.inner) }
+// Ran records in the open savepoints inside t that a statement of t's own ran in them.
+func (t *Tx) Ran() {
+	for _, inside := range t.deeper() {
+		if !slices.Contains(inside.outer, t) {
+			inside.outer = append(inside.outer, t)
+		}
+	}
+}
 
 // Release frees the context that bounded the begin. It needs no lock.
 func (t *Tx) Release() {
@@ -297,50 +302,46 @@ func (t *Tx) End() error {
 		t.session.forget(t)
 		return err
 	}
-	tell := t.toldOfLoss()
+	joined, since := t.usedByOthers(), t.session.Since()
 	err := t.rollback()
-	tell()
+	t.lose(joined, since)
 	return err
 }
 
 // Abandon removes t, which cannot be ended, from its session, and tells the other users of
 // the transaction if a context has ended it.
 func (t *Tx) Abandon() {
-	tell := t.toldOfLoss()
+	joined, since := t.usedByOthers(), t.session.Since()
 	t.session.forget(t)
-	tell()
+	t.lose(joined, since)
 }
 
 // Forget removes t from its session.
 func (t *Tx) Forget() { t.session.forget(t) }
 
-// toldOfLoss finds the users of t beside the one that ends it: statements that have joined
-// it, and transactions around it whose own statements ran in it. tell tells them, after the
-// end of t, that t is lost. If the context of t has not ended, the program itself has ended
-// t, and tell does nothing.
-func (t *Tx) toldOfLoss() (tell func()) {
-	s := t.session
-	joined, i, since := t.joined, slices.Index(s.inner, t), s.Since()
-	for _, deeper := range t.deeper() {
-		joined = joined || deeper.joined
+// What is lost with t is read before the rollback, and told after it: a statement that waits for the end of t must not
+// fail while what t has done is still there.
+
+// usedByOthers reports whether statements of no transaction of BeginTx ran in t, or in a savepoint inside it.
+func (t *Tx) usedByOthers() bool {
+	return t.joined || slices.ContainsFunc(t.deeper(), func(inside *Tx) bool { return inside.joined })
+}
+
+// lose tells the other users of t, which has ended, that t is lost, if its context has ended, perhaps during the
+// rollback: otherwise the program itself has ended t. They are the statements that have joined it, and the
+// transactions around it whose own statements ran in it.
+func (t *Tx) lose(joined bool, since time.Time) {
+	if t.ctx.Err() == nil {
+		return
 	}
-	var losing []*Tx
-	for depth := range i + 1 { // the transactions around t
-		if around := s.at(depth); around != nil && around.deepest > i {
-			losing = append(losing, around)
-		}
+	loss := LostError{what: whatTx, since: since, cause: ctxerr.WhatEnded(t.ctx)}
+	if joined {
+		whole := loss
+		t.session.owner.CountedOnTx(&whole)
 	}
-	return func() {
-		if t.ctx.Err() == nil {
-			return
-		}
-		cause := ctxerr.WhatEnded(t.ctx)
-		if joined {
-			s.owner.CountedOnTx(&LostError{what: whatTx, since: since, cause: cause})
-		}
-		for _, around := range losing {
-			around.lost = &LostError{what: whatTx, since: since, cause: cause, inside: true}
-		}
+	loss.inside = true
+	for _, around := range t.outer {
+		around.lost = &loss
 	}
 }
 
@@ -435,16 +436,20 @@ func (s *Session) forget(t *Tx) {
 	}
 	if t.savepoint != "" {
 		if i := slices.Index(s.inner, t); i >= 0 {
+			endInside(s.inner[i+1:])
 			s.inner = s.inner[:i]
-			for depth := range i + 1 {
-				if around := s.at(depth); around != nil {
-					around.deepest = min(around.deepest, i)
-				}
-			}
 		}
 	} else if s.tx == t {
+		endInside(s.inner)
 		s.tx, s.inner, s.txFailed = nil, nil, false
 		s.health = s.health.after(txForgotten)
+	}
+}
+
+// endInside ends savepoints with the transaction around them: their later end is no loss for it.
+func endInside(inner []*Tx) {
+	for _, t := range inner {
+		t.outer = nil
 	}
 }
 

@@ -2,8 +2,9 @@ package session
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
+
+	"github.com/pooldriver/pooldriver/internal/mergedctx"
 )
 
 // txContext is the context of a transaction under the trait TxKeepsContext. Such a driver
@@ -11,30 +12,25 @@ import (
 // ended, and the driver would close the connection. So a txContext ends with what bounds the begin,
 // then with BeginTx's context until the rollback, and after a timeout from then on.
 type txContext struct {
+	mergedctx.Successive
 	lasting context.Context // BeginTx's
 	bound   context.Context // of the begin
-	current atomic.Pointer[context.Context]
 }
 
 // newTxContext returns the context for a BeginTx with ctx. bound bounds the begin.
 func newTxContext(ctx, bound context.Context) *txContext {
 	t := &txContext{lasting: ctx, bound: bound}
-	t.current.Store(&t.bound)
+	t.Become(&t.bound)
 	return t
 }
 
 // begun: the begin has ended, so t ends with BeginTx's context alone.
-func (t *txContext) begun() { t.current.Store(&t.lasting) }
+func (t *txContext) begun() { t.Become(&t.lasting) }
 
 // release lets t end after timeout, or when the returned function is called, and not with
 // BeginTx's context any more.
 func (t *txContext) release(timeout time.Duration) context.CancelFunc {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.lasting), timeout)
-	t.current.Store(&ctx)
+	t.Become(&ctx)
 	return cancel
 }
-
-func (t *txContext) Deadline() (time.Time, bool) { return (*t.current.Load()).Deadline() }
-func (t *txContext) Done() <-chan struct{}       { return (*t.current.Load()).Done() }
-func (t *txContext) Err() error                  { return (*t.current.Load()).Err() }
-func (t *txContext) Value(key any) any           { return (*t.current.Load()).Value(key) }

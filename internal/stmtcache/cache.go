@@ -26,7 +26,7 @@ type Cache struct {
 	// a failed transaction.
 	generation uint64
 
-	owned map[*Owner]*Stmt // beside the statements that are kept by their texts
+	owned map[*Owner]*Stmt // statements that an Owner keeps, besides those that are kept by their texts
 
 	// CloseBy closes the driver's statements; nil: their Close does.
 	CloseBy func(driver.Stmt) error

@@ -15,7 +15,7 @@ import (
 type kind uint8
 
 const (
-	kindNull kind = iota // matches every kind
+	kindNull kind = iota // NULL, which fits every kind
 	kindSigned
 	kindUnsigned
 	kindFloat

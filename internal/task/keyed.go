@@ -29,7 +29,7 @@ type keyedTask struct {
 	until context.Context
 }
 
-// Find is PlaceOf with the task of the context's key. If the context itself says something of
+// Find returns what ctx says of tasks, and the task of its key (Config.TaskKey). If the context itself says something of
 // tasks, the key's task is only the task around (From). keyOf may be nil. Find writes to p, which
 // is empty: most contexts have no place, and then there is nothing to copy.
 func (k *Keyed) Find(ctx context.Context, keyOf KeyFunc, p *Place) error {

@@ -14,7 +14,7 @@ type key struct{}
 type Place struct {
 	Task     *Task   // nil: none
 	Scope    *Scope  // nil: not inside the function of InTx
-	From     *Task   // the task around: the context of Task, or of Outside, was made of From's context
+	From     *Task   // the outer task, from whose context NewTask or Outside made this one
 	Label    *string // nil: none
 	Priority pool.Priority
 	outside  bool // the context was made by Outside
@@ -23,7 +23,7 @@ type Place struct {
 // PlaceOf returns what ctx says of tasks.
 func PlaceOf(ctx context.Context) Place { return placeAt(ctx.Value(key{})) }
 
-// placeAt is PlaceOf for the value that the context has returned for key.
+// placeAt returns what a context says of tasks, from the value that it has returned for key.
 func placeAt(value any) Place {
 	switch at := value.(type) {
 	case *Task:

@@ -12,12 +12,12 @@ import (
 type Scope struct {
 	context.Context
 	task        *Task
-	own         *Task // task, if the scope has begun it
+	own         *Task // the same as task, if InTx has begun the task itself
 	label       *string
 	priority    pool.Priority
 	around      *Scope       // of the InTx around this one; nil: none
-	transaction atomic.Value // nil until BeginTx has begun it
-	conflict    atomic.Value // where BeginTx has met a conflict
+	transaction atomic.Value // the transaction of the InTx; nil until BeginTx
+	conflict    atomic.Value // the conflict with another transaction that BeginTx has met
 	reached     atomic.Bool  // an operation with the scope has come through database/sql
 	left        atomic.Bool
 }

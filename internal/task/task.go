@@ -24,8 +24,8 @@ type Task struct {
 	context.Context
 	cancel   context.CancelCauseFunc
 	from     *Task
-	label    *string       // of the context that it was made of
-	priority pool.Priority // of that context
+	label    *string       // the label of the context from which the task was made
+	priority pool.Priority // the priority of that context
 	implicit bool
 
 	first atomic.Pointer[membership] // the first of use.members, to find it without the lock
@@ -39,12 +39,12 @@ type Task struct {
 // use is what a task needs after it has used a database.
 type use struct {
 	number    uint64 // for errors
-	name      string // made of it when it is first asked for
+	name      string // the task's name, made from number when it is first needed
 	begun     time.Time
 	members   []membership
 	unwatch   func() bool   // stops waiting for the end of the context
 	limit     time.Duration // the shortest limit of the members; 0: none
-	timer     *time.Timer   // of limit
+	timer     *time.Timer   // the timer that ends the task after limit
 	wrappedUp chan struct{} // closed when every member has wrapped up
 }
 
@@ -67,7 +67,7 @@ func With(ctx context.Context) (context.Context, func()) {
 	return t, t.End
 }
 
-// WithImplicit is With for a program that may know nothing of tasks: the new task is an
+// WithImplicit begins a task for a program that may know nothing of tasks: the new task is an
 // implicit one, and every task that ctx carries is enough.
 func WithImplicit(ctx context.Context) (context.Context, func()) {
 	p := PlaceOf(ctx)
@@ -149,7 +149,7 @@ func (t *Task) Begun() time.Time {
 // for the first, and does nothing else.
 func (t *Task) End() { t.finish(ErrEnded) }
 
-// finish is End with another cause. If cause is nil, the context has ended by itself.
+// finish ends the task. cause is what context.Cause returns then. If it is nil, the context has ended by itself.
 func (t *Task) finish(cause error) {
 	t.mu.Lock()
 	first, u := !t.ended, t.use

@@ -33,6 +33,7 @@ type Text struct {
 type Pace struct {
 	known [questions]atomic.Uint32 // 1: yes; 2: no; 0: nobody has asked
 	runs  atomic.Uint32            // alone
+	reads atomic.Uint32            // alone, of which the server has said that they wrote nothing
 	slow  atomic.Int64             // the slowest, fading, in ns
 }
 
@@ -43,8 +44,26 @@ const (
 	large = time.Hour
 )
 
-// IsShort reports whether the text is known to take little time.
-func (p *Pace) IsShort() bool { return p.runs.Load() >= aloneFirst && p.slow.Load() < slowest }
+// IsShort reports whether the text is known to take little time, and to write nothing.
+func (p *Pace) IsShort() bool {
+	return p.runs.Load() >= aloneFirst && p.slow.Load() < slowest && p.reads.Load() >= aloneFirst
+}
+
+// Asks returns what is to be told whether an execution alone has written; nil: that is known.
+func (p *Pace) Asks() func(wrote bool) {
+	if p.reads.Load() >= aloneFirst {
+		return nil
+	}
+	return p.wrote
+}
+
+func (p *Pace) wrote(wrote bool) {
+	if wrote {
+		p.doesMore()
+	} else if n := p.reads.Load(); n < aloneFirst {
+		p.reads.Store(n + 1)
+	}
+}
 
 // Ran records an execution that took d.
 func (p *Pace) Ran(d time.Duration) {
@@ -60,7 +79,7 @@ func (p *Pace) WasLarge() { p.Ran(large) }
 // Question is one that a dialect answers for a text.
 type Question uint8
 
-// The questions: see dialects.ReadJudge and LockJudge.
+// The questions: see dialects.Dialect.
 const (
 	OnlyReads Question = iota
 	AsksBack
@@ -68,25 +87,19 @@ const (
 	questions = int(TakesLocks) + 1
 )
 
-// Judges answer the questions; nil: the answer is no.
+// Judges answer the questions.
 type Judges [questions]func(query string) bool
 
 // JudgesOf are those of a dialect.
-func JudgesOf(d dialects.Dialect) (j Judges) {
-	if reads, ok := d.(dialects.ReadJudge); ok {
-		j[OnlyReads], j[AsksBack] = reads.OnlyReads, reads.AsksBack
-	}
-	if locks, ok := d.(dialects.LockJudge); ok {
-		j[TakesLocks] = locks.TakesLocks
-	}
-	return j
+func JudgesOf(d dialects.Dialect) Judges {
+	return Judges{OnlyReads: d.OnlyReads, AsksBack: d.AsksBack, TakesLocks: d.TakesLocks}
 }
 
 // Is returns the answer for the text of t, which is asked for once.
 func (t *Text) Is(q Question, judges *Judges) bool {
 	known := t.Pace.known[q].Load()
 	if known == 0 {
-		if known = 2; judges[q] != nil && judges[q](t.Query) {
+		if known = 2; judges[q](t.Query) {
 			known = 1
 		}
 		t.Pace.known[q].Store(known)
@@ -95,7 +108,9 @@ func (t *Text) Is(q Question, judges *Judges) bool {
 }
 
 // DoesMore records that the text does more than read, whatever it looks like.
-func (t *Text) DoesMore() { t.Pace.known[OnlyReads].Store(2) }
+func (t *Text) DoesMore() { t.Pace.doesMore() }
+
+func (p *Pace) doesMore() { p.known[OnlyReads].Store(2) }
 
 // longest is the longest text that is kept, in bytes. A longer one is classified each
 // time instead of kept alive.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -44,4 +45,33 @@ func TestATextIsKnownAtItsSecondUseAlsoBesideOthersInTurns(t *testing.T) {
 	require.Same(t, first, second)
 	require.NotEqual(t, dialects.Clean, first.Effect)
 	require.Zero(t, testing.AllocsPerRun(100, func() { m.Of(d, queries[0]) }))
+}
+
+func TestATextIsShortOnlyAfterTheServerHasSaidThatItOnlyReads(t *testing.T) {
+	var text Text
+	run := func() (asked bool) {
+		told := text.Pace.Asks()
+		text.Pace.Ran(time.Millisecond)
+		if told != nil {
+			told(false)
+		}
+		return told != nil
+	}
+	for range aloneFirst {
+		text.Pace.Ran(time.Millisecond)
+	}
+	require.False(t, text.Pace.IsShort(), "nobody has asked")
+	for range aloneFirst {
+		require.False(t, text.Pace.IsShort())
+		require.True(t, run())
+	}
+	require.True(t, text.Pace.IsShort())
+	require.False(t, run(), "it is known")
+
+	var judges Judges
+	judges[OnlyReads] = func(string) bool { return true }
+	text = Text{}
+	require.True(t, text.Is(OnlyReads, &judges))
+	text.Pace.Asks()(true)
+	require.False(t, text.Is(OnlyReads, &judges))
 }

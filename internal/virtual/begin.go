@@ -1,13 +1,13 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/beneath"
 	"github.com/pooldriver/pooldriver/internal/connpool"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
 	"github.com/pooldriver/pooldriver/internal/ctxsettings"
@@ -35,21 +35,21 @@ func newTx(ctx context.Context, c *checkout, opts driver.TxOptions, r *connpool.
 	return t
 }
 
+// isLazy reports whether a transaction that c begins now may begin with its first statement, as far as the server is not asked.
+// In a sandbox a begin is a savepoint of the transaction that all of the test share: it is seen at once.
+func isLazy(c *checkout) bool {
+	return c.source.config.LazyBegin && c.watcher == nil && !c.held.HasTx()
+}
+
 // defers reports whether the first statement of a transaction begins it. On a replica it begins at once: one that has begun cannot
 // go to the primary any more.
 func defers(ctx context.Context, c *conn, opts driver.TxOptions) bool {
-	return c.source.config.LazyBegin && c.refusal == nil && !c.held.Bound() && !c.held.HasTx() && !mayReadTx(ctx, &c.checkout, opts)
+	return isLazy(&c.checkout) && c.refusal == nil && !c.held.Bound() && !mayReadTx(ctx, &c.checkout, opts)
 }
 
 // deferBegin leaves the begin to the first statement. nil without an error: ctx carries a task, so the
 // begin is not deferred here.
 func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx, error) {
-	if w := c.watcher; w != nil {
-		if _, err := w.Enter(ctx, beneath.UseBegin, ""); err != nil {
-			return nil, err
-		}
-		defer w.Leave(nil)
-	}
 	var p task.Place
 	if err := c.source.engine.FindPlace(ctx, &p); err != nil || p.Task != nil {
 		return nil, err
@@ -57,6 +57,9 @@ func deferBegin(ctx context.Context, c *conn, opts driver.TxOptions) (driver.Tx,
 	p.Scope.Reach()
 	if err := ctx.Err(); err != nil {
 		return nil, ctxerr.Of(ctx, err)
+	}
+	if err := cmp.Or(c.source.pool.Closed(), c.source.refusesTx(opts)); err != nil {
+		return nil, err
 	}
 	goTo(&c.checkout, nil)
 	t := newTx(ctx, &c.checkout, opts, nil)
@@ -82,11 +85,9 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 	case op.rare != nil && op.rare.nested || c.held.Shares() && r.Session.InTx():
 		return op.beginInside(ctx, t)
 	case setting == "" && mayDefer(op):
-		if err := ctx.Err(); err != nil {
-			return false, ctxerr.Of(ctx, err) // as the driver would do
+		if err := deferOn(ctx, op, t); err != nil {
+			return false, err
 		}
-		r.Session.Defer(&t.held.Tx)
-		c.held.SetTouched(true)
 	default:
 		if again, err = op.beginNow(ctx, t, setting); again || err != nil {
 			return again, err
@@ -100,7 +101,29 @@ func (op *operation) begin(ctx context.Context) (again bool, err error) {
 // mayDefer reports whether the session of op may begin a transaction with its first statement.
 func mayDefer(op *operation) bool {
 	c := op.c
-	return c.source.config.LazyBegin && c.on == nil && !c.held.HasTx() && op.Conn.Session.BetweenTxs()
+	return isLazy(c) && c.on == nil && op.Conn.Session.BetweenTxs()
+}
+
+// deferOn leaves the begin of t to the first statement on op's session. Its errors are those of the
+// driver's BeginTx.
+func deferOn(ctx context.Context, op *operation, t *transaction) error {
+	if err := ctx.Err(); err != nil {
+		return ctxerr.Of(ctx, err)
+	}
+	if err := op.c.source.refusesTx(op.opts); err != nil {
+		return err
+	}
+	op.Conn.Session.Defer(&t.held.Tx)
+	op.c.held.Touch()
+	return nil
+}
+
+// refusesTx is the driver's error for options that it refuses on every server.
+func (s *Source) refusesTx(opts driver.TxOptions) error {
+	if r, ok := s.config.Dialect.(dialects.TxRefuser); ok {
+		return r.RefuseTx(opts)
+	}
+	return nil
 }
 
 // txContext is the context with which a transaction of op ends.
@@ -155,8 +178,8 @@ func (op *operation) beginInside(ctx context.Context, t *transaction) (again boo
 	if err = r.Session.Savepoint(ctx, &t.held.Tx); err != nil {
 		op.Said = r.Session.Diagnose(err)
 	}
-	if _, err = op.finish(ctx, err); err != nil {
-		return false, err
+	if again, err = op.finish(ctx, err); again || err != nil {
+		return again, err
 	}
 	t.held.BeganSavepoint()
 	op.begun(t)
@@ -169,6 +192,27 @@ func (op *operation) begun(t *transaction) {
 		op.Scope.Begun(t)
 	}
 	op.tx = t
+}
+
+// beginWaits reports whether a begin may wait that op cannot leave to others. It is inlined.
+func beginWaits(op *operation) bool {
+	return op.Conn.Session.Deferred() != nil || op.kind == lending || op.Direct != nil
+}
+
+// beginFirst begins the transaction that waits for op, if op cannot begin it by itself.
+func beginFirst(ctx context.Context, op *operation) (again bool, err error) {
+	s := &op.Conn.Session
+	switch {
+	case s.Deferred() != nil:
+		return op.beginDeferred(ctx)
+	case !op.bypasses():
+		return false, nil
+	}
+	if err = s.BeginNow(ctx); err == nil {
+		return false, nil
+	}
+	op.Said = s.Diagnose(err)
+	return op.finish(ctx, err)
 }
 
 // beginDeferred begins the transaction that was deferred on op's session. If the
@@ -199,7 +243,10 @@ func (op *operation) beginDeferred(ctx context.Context) (again bool, _ error) {
 		return true, nil
 	}
 	if err = r.Session.DeferredBegan(err); err == nil && carried {
-		c.held.SetTouched(touched) // nothing was sent
+		if !touched {
+			c.held.Untouch() // nothing was sent
+		}
+		op.begins = true
 	}
 	return false, err
 }

@@ -24,9 +24,9 @@ type checkout struct {
 	owedTo  *binding.Binding // the task that may use a result or statement of an earlier checkout; nil: none
 	last    *textcache.Text  // of the last operation: in a loop the next operation has the same text
 	spare   *rows            // closed rows, which the next query uses again
-	on      *replica.Replica // that serves it; nil: the primary does
-	to      *route           // of the present operation; nil: there are no replicas
-	refused error            // what watcher has said of the present operation
+	on      *replica.Replica // the replica that serves the checkout; nil: the primary does
+	to      *route           // how the present operation is routed; nil: there are no replicas
+	refused error            // the watcher's error for the present operation
 	watcher beneath.Watcher  // nil: none
 	renamed uint32           // how many of its statements had dialects.Renames
 	owes    bool             // it has given a result or a prepared statement to the program
@@ -99,8 +99,8 @@ func (c *checkout) end() {
 // gives records that the program gets a result or a prepared statement.
 func (c *checkout) gives() { c.owes = true }
 
-// owe records, before the end of the checkout, the task to which its results and statements belong.
-func (c *checkout) owe() {
+// recordOwedTo records, before the end of the checkout, the task to which its results and statements belong.
+func (c *checkout) recordOwedTo() {
 	if c.owes {
 		c.owes, c.owedTo = false, c.held.Binding()
 	}
@@ -124,7 +124,7 @@ func (c *checkout) discard() {
 // and nothing is left on the session: no transaction, no rows, no state.
 func (c *checkout) endEarly() {
 	if c.source.hiddenValidator.Load() && c.refusal == nil && c.held.Idle() {
-		c.owe()
+		c.recordOwedTo()
 		c.end()
 	}
 }
@@ -153,8 +153,8 @@ func (l *Loan) End(err error) {
 	}
 }
 
-// EndUnheld is End if the *sql.Conn was closed meanwhile, so that its lock cannot be taken.
-func (l *Loan) EndUnheld(err error) { l.held.EndUnheld(err) }
+// EndWithoutLock ends the loan of a *sql.Conn that was closed meanwhile, so that its lock cannot be taken.
+func (l *Loan) EndWithoutLock(err error) { l.held.EndWithoutLock(err) }
 
 // Call calls a function of Raw. A panic costs the connection.
 func (l *Loan) Call(fn func(driver.Conn) error) error {
@@ -183,8 +183,8 @@ func (c *checkout) closeOwned(t *text) (err error) {
 	return err
 }
 
-// endText forgets the generation of a text whose statement is closed.
-func (c *checkout) endText(t *text) {
+// forgetGeneration forgets the generation of a text whose statement is closed.
+func (c *checkout) forgetGeneration(t *text) {
 	if t.generation == 0 {
 		return
 	}

@@ -166,7 +166,7 @@ func (c *conn) ResetSession(ctx context.Context) error {
 // whether database/sql may use the virtual connection for another checkout. That does not depend on
 // the real connection, with one exception: see isOwed.
 func (c *conn) IsValid() bool {
-	c.owe()
+	c.recordOwedTo()
 	c.end()
 	if c.watcher != nil {
 		c.watcher.Give()
@@ -188,7 +188,7 @@ func (c *conn) Close() error {
 	// database/sql closes statements before their connection, but not those of a
 	// transaction whose end failed with ErrBadConn.
 	for len(c.aging) > 0 {
-		c.endText(c.aging[0])
+		c.forgetGeneration(c.aging[0])
 	}
 	if c.closer != nil {
 		c.closer()

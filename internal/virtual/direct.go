@@ -24,19 +24,19 @@ func (c *conn) Attach(ctx context.Context) error {
 // database/sql are.
 func (c *conn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, error) {
 	kind := executing
-	if call.Queries {
+	if call.ReturnsRows {
 		kind = querying
 	}
 	op := c.operate(kind)
 	t, _ := c.look(call.Text)
 	op.Text, op.Effect, op.TextAt = t.Query, t.Effect|call.Effect, &t.Query
-	if len(call.More) > 0 {
+	if len(call.MoreTexts) > 0 {
 		c.addMore(op, call)
 	}
-	op.Queries, op.Fatal = call.Queries, true
+	op.Queries, op.Fatal = call.ReturnsRows, true
 	op.Direct, op.Converted = call, true
 	err := op.do(ctx)
-	if call.Queries {
+	if call.ReturnsRows {
 		return op.rowsOf(err)
 	}
 	return nil, op.errOf(err)
@@ -44,11 +44,11 @@ func (c *conn) Execute(ctx context.Context, call *direct.Call) (driver.Rows, err
 
 // addMore makes op, whose text is the first one of a batch, the whole batch: a script of its texts.
 func (c *conn) addMore(op *operation, call *direct.Call) {
-	for _, text := range call.More {
+	for _, text := range call.MoreTexts {
 		t, _ := c.look(text)
 		op.Effect |= t.Effect
 	}
-	script := op.Text + ";\n" + strings.Join(call.More, ";\n")
+	script := op.Text + ";\n" + strings.Join(call.MoreTexts, ";\n")
 	op.Text, op.TextAt = script, &script
 }
 

@@ -2,8 +2,8 @@ package virtual
 
 import (
 	"github.com/pooldriver/pooldriver/internal/binding"
-	"github.com/pooldriver/pooldriver/internal/callsite"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/observe/callsite"
 	"github.com/pooldriver/pooldriver/internal/pinning"
 )
 

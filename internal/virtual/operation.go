@@ -30,7 +30,7 @@ const (
 	querying
 	preparing
 	beginning
-	lending // for Raw
+	lending // lends the connection to a function of Raw
 	// The rest sends no statement of the program, and needs no settings.
 	pinging
 	attaching // finds the session, and does nothing there
@@ -39,7 +39,7 @@ const (
 // rare is what few operations have: the end of each operation clears it all.
 type rare struct {
 	// Of package direct.
-	lifetime context.Context // of the transaction that begins
+	lifetime context.Context // the context that bounds the transaction which begins
 	nested   bool            // a transaction that begins is a savepoint, also without a task
 }
 
@@ -57,12 +57,13 @@ type operation struct {
 	rows *rows
 	tx   *transaction
 
-	paced   *textcache.Pace // is measured; nil: none
+	begins  bool            // it carries a deferred BEGIN
+	paced   *textcache.Pace // the text whose run is measured; nil: none
 	sharing *task.Task      // the task, if op has set state that other checkouts of the task use; else nil
 	calls   int             // how many calls of the driver had not returned when the operation got the lock
 	started bool            // Reach has found the connection
-	cut     bool            // it has lost its connection
-	rare    *rare           // nil for most
+	cut     bool            // the operation has lost its connection
+	rare    *rare           // what few operations need; nil for most
 }
 
 // setText makes op one that executes its text, or its virtual statement, which has this text.
@@ -152,10 +153,11 @@ func goTo(c *checkout, to *replica.Replica) {
 	c.on = to
 }
 
-// takeAnswer ends an operation whose answer another one's connection has given. again: the answer is older than the context has seen.
+// takeAnswer ends an operation whose answer another one's connection has given. again: a replica has refused it, or its answer is older
+// than the context has seen.
 func takeAnswer(ctx context.Context, op *operation) (again bool, err error) {
 	c := op.c
-	if c.on != nil && op.Answer.Err == nil && !shows(op, op.Answer.Era) {
+	if c.on != nil && (elsewhere(ctx, op, op.Answer.Err) || op.Answer.Err == nil && !shows(op, op.Answer.Era)) {
 		op.Answer.Drop()
 		op.Answer = nil
 		return true, nil
@@ -221,11 +223,11 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		}
 	}
 	op.Measure()
-	if floor.Used() {
+	if floor.Enabled() {
 		owe(ctx, op)
 	}
-	if r.Session.Deferred() != nil {
-		if again, err = op.beginDeferred(ctx); again || err != nil {
+	if beginWaits(op) {
+		if again, err = beginFirst(ctx, op); again || err != nil {
 			return again, ctxerr.Of(ctx, err)
 		}
 	}
@@ -233,6 +235,9 @@ func (op *operation) attempt(ctx context.Context) (again bool, err error) {
 		if again, err = op.useSettings(ctx); again || err != nil {
 			return again, err
 		}
+	}
+	if op.kind <= querying {
+		return op.run(ctx)
 	}
 	return op.execute(ctx)
 }
@@ -243,11 +248,9 @@ func lost(op *operation) bool {
 	return op.kind != preparing && op.c.watcher == nil && op.is(textcache.AsksBack)
 }
 
-// execute is the part of attempt that has the session do what op is.
+// execute is the part of attempt that has the session do what op is, if that is not to run a text.
 func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	switch op.kind {
-	case executing, querying:
-		return op.run(ctx)
 	case preparing:
 		return op.prepare(ctx)
 	case beginning:
@@ -260,7 +263,7 @@ func (op *operation) execute(ctx context.Context) (again bool, err error) {
 	return op.finishUnexecuted(ctx, op.Conn.Session.Ping(ctx))
 }
 
-// run is attempt for a text that is executed. It opens the virtual rows last: as soon as the rows are
+// run executes the text of the operation. again: it has to be tried once more. It opens the virtual rows last: as soon as the rows are
 // open, others may take the rows' connection.
 func (op *operation) run(ctx context.Context) (again bool, err error) {
 	c, r := op.c, op.Conn
@@ -272,19 +275,14 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 	c.held.MakeWay(r, op.Effect)
 	var begun time.Time
 	if op.paced != nil {
-		begun = time.Now()
+		begun, op.Wrote = time.Now(), op.paced.Asks()
 	}
-	progress, err := r.Session.Run(ctx, &op.Statement)
+	executed, err := r.Session.Run(ctx, &op.Statement)
 	if op.paced != nil {
 		op.paced.Ran(time.Since(begun))
 	}
-	switch progress {
-	case session.Refused:
-		return false, err
-	case session.Unconverted:
-		return op.convert()
-	case session.Unexecuted:
-		return op.finishUnexecuted(ctx, err)
+	if !executed {
+		return op.unexecuted(ctx, err)
 	}
 	if r.Meter.TellsSlow() {
 		r.CountAffected(op.Result, err)
@@ -296,13 +294,23 @@ func (op *operation) run(ctx context.Context) (again bool, err error) {
 		}
 	} else {
 		c.held.Ran(&op.Want)
-		c.held.SetTouched(true)
 	}
 	if err != nil || op.Effect != dialects.Clean {
 		op.ended(err)
 	}
 	if err == nil && op.Queries {
 		op.rows = c.openRows(&op.Statement, first)
+	}
+	return false, err
+}
+
+// unexecuted is the end of run if the text was not executed. err says why.
+func (op *operation) unexecuted(ctx context.Context, err error) (again bool, _ error) {
+	switch {
+	case err == session.ErrUnconverted:
+		return op.convert()
+	case op.Unprepared:
+		return op.finishUnexecuted(ctx, err)
 	}
 	return false, err
 }
@@ -333,15 +341,15 @@ var errRenamed = errors.New("pooldriver: the program prepared this statement bef
 
 // prepare is attempt for a text that the program prepares.
 func (op *operation) prepare(ctx context.Context) (again bool, err error) {
-	_ = op.age() // it is prepared now
+	_ = op.age() // the statement is prepared now
 	op.Keep = true
 	if op.Conn.Session.Traits().PreparingActs {
 		t, _ := op.c.look(op.Text)
 		op.Effect = t.Effect
 	}
-	progress, err := op.Conn.Session.Prepare(ctx, &op.Statement)
+	asked, err := op.Conn.Session.Prepare(ctx, &op.Statement)
 	op.Effect = dialects.Clean // a session of the task's own is not needed to prepare
-	if progress == session.Refused {
+	if !asked {
 		return false, err
 	}
 	return op.finishUnexecuted(ctx, err)
@@ -414,22 +422,24 @@ func (op *operation) finish(ctx context.Context, err error) (again bool, _ error
 	if err == driver.ErrSkip {
 		return false, err
 	}
-	c.held.Ran(&op.Want)
 	if err != nil {
-		return op.failed(ctx, err, true)
+		if again, err = op.failed(ctx, err, true); again {
+			return true, nil
+		}
 	}
-	c.held.SetTouched(true)
-	return false, nil
+	c.held.Ran(&op.Want)
+	return false, err
 }
 
 // finishUnexecuted is finish after a call of the driver that changes no data.
 func (op *operation) finishUnexecuted(ctx context.Context, err error) (again bool, _ error) {
-	c := op.c
 	if err != nil && err != driver.ErrSkip {
 		op.Said = op.Conn.Session.Diagnose(err)
 		return op.failed(ctx, err, false)
 	}
-	c.held.SetTouched(c.held.Touched() || err == nil)
+	if err == nil {
+		op.c.held.Touch()
+	}
 	return false, err
 }
 

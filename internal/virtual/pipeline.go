@@ -8,8 +8,8 @@ import (
 // This file decides which queries may be in a pipeline.
 
 // paceOf returns the pace of op's text if op, a query, is one that may be in a pipeline: it only reads, and
-// is sent as it is. follows is the same if the text is known to be short, else nil. A query that has a task, a
-// transaction or settings of its context is in no pipeline: see Checkout.borrow.
+// is sent as it is. follows is the same if the text is known to be short, else nil. A query that has a task or a
+// transaction is in no pipeline: see Checkout.borrow.
 func paceOf(op *operation, t *textcache.Text) (measured, follows *textcache.Pace) {
 	if t.Effect != dialects.Clean || op.virtual != nil || !t.Is(textcache.OnlyReads, &op.c.source.judges) {
 		return nil, nil

@@ -17,7 +17,7 @@ func (op *operation) failed(ctx context.Context, err error, executes bool) (agai
 	r := op.Conn
 	o := op.outcomeOf(err, executes)
 	o.expired = ctx.Err() != nil
-	c.held.SetTouched(true)
+	c.held.Touch()
 	if o.badConn || o.lost {
 		op.cut = true
 		r.Session.MarkUnusable()
@@ -60,7 +60,14 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 		trusted:  !counted && !r.Session.Traits().BadConnUnsure,
 		first:    op.c.held.Alone(&op.Want),
 		retried:  op.Retried,
+		undone:   undone(op),
 	}
+}
+
+// undone reports whether nothing is left of op on a server whose connection is lost: op began its
+// transaction, COMMIT was not sent, and its text neither ends a transaction nor runs unknown code.
+func undone(op *operation) bool {
+	return op.begins && op.Direct == nil && op.Effect == dialects.Clean && dialects.OnlyData(op.Text)
 }
 
 // outcome describes an operation that has failed.
@@ -76,6 +83,7 @@ type outcome struct {
 	first    bool // nothing else has happened in this checkout
 	retried  bool // this was the second try
 	expired  bool // the caller's context has ended
+	undone   bool // the end of the connection has undone all that the operation may have done
 }
 
 // verdict is the decision on an outcome.
@@ -90,17 +98,20 @@ type verdict struct {
 // it is enough that the server says that it ends the session. For an execution that is not enough: a
 // procedure may cause the same answer after a COMMIT.
 //
+// The first statement of a transaction that carried its BEGIN is undone with its connection, too.
+//
 // If there is no count of bytes and the driver can be trusted, its ErrBadConn goes to
 // database/sql, which tries again as it does without us. An error that only claims that the operation
 // is safe to repeat is not believed.
 func judge(o outcome) verdict {
 	safe := o.unsent || o.wasIdle || !o.executes
+	repeatable := safe || o.undone
 	doubtful := o.claims
 	if o.badConn {
 		doubtful = !o.trusted
 	}
 	return verdict{
-		retry:   (o.badConn || o.lost || o.ended && !o.executes) && safe && o.first && !o.retried && !o.expired,
+		retry:   (o.badConn || o.lost || o.ended && !o.executes) && repeatable && o.first && !o.retried && !o.expired,
 		unclear: doubtful && !safe,
 	}
 }

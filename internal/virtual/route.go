@@ -20,15 +20,15 @@ import (
 
 // route is where an operation goes. At its end it is empty.
 type route struct {
-	at     task.Place      // of its context
-	placed bool            // at is known
+	at     task.Place      // what the operation's context says of tasks
+	placed bool            // at was looked up
 	why    replica.Reason  // why the primary serves what a replica may serve
 	fixed  replica.Reason  // why it goes to the primary, whatever Pick says; Served: it need not
-	failed error           // of a replica
-	more   *textcache.Text // that a replica has refused, because it writes or needs a primary
-	floor  *floor.Floor    // of the context of a read; nil: it keeps none
-	shows  bool            // a replica serves a read with floor
-	tries  int             // of replicas
+	failed error           // the error that a replica has returned
+	more   *textcache.Text // the text that a replica has refused, because it writes or needs a primary
+	floor  *floor.Floor    // the floor of the read's context; nil: it keeps none
+	shows  bool            // a replica serves the read, so its answer raises floor
+	tries  int             // how many replicas were tried
 }
 
 // routeOp chooses the server of op. In a transaction of its checkout that is the transaction's.
@@ -56,11 +56,7 @@ func routeOp(ctx context.Context, op *operation) error {
 		why = replica.Writes
 	}
 	to.why = why
-	goTo(c, server)
-	// Who follows in a pipeline on the primary learns no position, and on a replica the answer may come too late.
-	if server == nil && to.floor != nil || server != nil && c.source.config.ReplicaMaxLag > 0 {
-		op.Pace = nil
-	}
+	send(op, server)
 	return nil
 }
 
@@ -83,8 +79,20 @@ func fallBack(ctx context.Context, op *operation) error {
 			return unserved(op, op.c.to.why, err)
 		}
 	}
-	goTo(op.c, nil)
+	send(op, nil)
 	return nil
+}
+
+// send makes to the server of op; nil: the primary.
+func send(op *operation, to *replica.Replica) {
+	goTo(op.c, to)
+	op.Owes = nil
+	switch {
+	case to == nil:
+		op.Owes = op.c.to.floor
+	case op.c.source.config.ReplicaMaxLag > 0: // the answer of a pipeline may come too late
+		op.Pace = nil
+	}
 }
 
 // unserved counts op, which nobody serves, and returns its error.
@@ -159,6 +167,7 @@ func refused(ctx context.Context, op *operation, err error) bool {
 	switch said := op.c.source.config.Dialect.Diagnose(err); {
 	case said&(dialects.RoleDoubt|dialects.PrimaryOnly) != 0:
 		op.c.to.more, _ = op.c.look(op.Text)
+		op.Pace = nil // in a pipeline it could run twice
 	case said&dialects.Conflict == 0: // with the replication, which the primary does not have
 		return false
 	}
@@ -195,7 +204,7 @@ func shows(op *operation, era uint64) bool {
 		return true
 	}
 	if to.shows = to.floor.Shows(op.c.on.Server(era)); !to.shows {
-		to.floor.Leave()
+		to.floor.LoseServer()
 		to.fixed, op.CameBack = replica.Unknown, true
 	}
 	return to.shows

@@ -48,7 +48,7 @@ func (op *operation) useSettingsOf(ctx context.Context, use session.Use) (again 
 
 // bypasses reports whether nothing can go ahead of what op sends, in its packet.
 func (op *operation) bypasses() bool {
-	return op.kind == lending || op.Direct != nil && op.Direct.More != nil && op.c.source.traits.BatchesBypass
+	return op.kind == lending || op.Direct != nil && op.Direct.MoreTexts != nil && op.c.source.traits.BatchesBypass
 }
 
 // controlsTx reports whether a statement does nothing but begin or end a transaction, or a

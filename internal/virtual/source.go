@@ -10,8 +10,8 @@ import (
 	"github.com/pooldriver/pooldriver/internal/binding"
 	"github.com/pooldriver/pooldriver/internal/config"
 	"github.com/pooldriver/pooldriver/internal/connpool"
+	"github.com/pooldriver/pooldriver/internal/observe/report"
 	"github.com/pooldriver/pooldriver/internal/replica"
-	"github.com/pooldriver/pooldriver/internal/report"
 	"github.com/pooldriver/pooldriver/internal/textcache"
 )
 
@@ -31,7 +31,7 @@ type Source struct {
 	texts           textcache.Cache // far larger than the rest
 }
 
-// Init makes s a source of connections that e finds.
+// Init prepares s, whose operations run on connections of e.
 func (s *Source) Init(c *config.Config, t dialects.Traits, e *binding.Engine, r *report.Report) {
 	s.judges = textcache.JudgesOf(c.Dialect)
 	s.config, s.traits, s.engine, s.pool, s.report = c, t, e, e.Pool(), r

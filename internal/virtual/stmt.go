@@ -34,7 +34,7 @@ func (s *stmt) Close() error {
 	if w := s.conn.watcher; w != nil {
 		w.Closed(s)
 	}
-	s.conn.endText(&s.text)
+	s.conn.forgetGeneration(&s.text)
 	return s.conn.closeOwned(&s.text)
 }
 

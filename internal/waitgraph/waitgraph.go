@@ -29,7 +29,7 @@ type Holder[K comparable] struct {
 
 // Waiter is one call that waits.
 type Waiter[K comparable] struct {
-	Number uint64 // greater than the Numbers of earlier waiters
+	Number uint64 // greater than 0, and than the Numbers of earlier waiters
 	Pool   int    // for whose connection it waits
 	For    []K    // all who cannot go on while it waits
 	Victim bool   // it may be told that there is a deadlock
@@ -54,9 +54,9 @@ type state struct {
 }
 
 // Find returns the cycle, or nil if there is none. The cycle is some pools such that each holder of one
-// of their connections waits for one of their connections. victim is the index of the last waiter in the cycle
-// that may be told; -1: none may.
-func (s *Snapshot[K]) Find() (found *Cycle, victim int) {
+// of their connections waits for one of their connections. victim is the Number of the last waiter in the cycle
+// that may be told; 0: none may.
+func (s *Snapshot[K]) Find() (found *Cycle, victim uint64) {
 	found = &Cycle{At: s.At, pools: make([]bool, len(s.Moves))}
 	for _, h := range s.Holders {
 		found.pools[h.Pool] = true
@@ -72,22 +72,21 @@ func (s *Snapshot[K]) Find() (found *Cycle, victim int) {
 		}
 	}
 	if len(holds) == 0 {
-		return nil, -1
+		return nil, 0
 	}
 	for i, moves := range s.Moves {
 		if found.pools[i] {
 			found.state.moves += moves
 		}
 	}
-	victim = -1
-	for i, w := range s.Waiters {
+	for _, w := range s.Waiters {
 		if !found.pools[w.Pool] || !slices.ContainsFunc(w.For, func(who K) bool { return holds[who] }) {
 			continue
 		}
 		found.state.waiting++
 		found.state.newest = w.Number
 		if w.Victim {
-			victim = i
+			victim = w.Number
 		}
 	}
 	return found, victim

@@ -29,18 +29,18 @@ func TestACycleIsClosedWhenEveryHolderWaits(t *testing.T) {
 		holders []Holder[string]
 		waiters []Waiter[string]
 		closed  bool
-		victim  int
+		victim  uint64
 	}{
-		"nobody holds":                 {waiters: []Waiter[string]{waiter(1, true, "a")}, victim: -1},
-		"nobody waits":                 {holders: holders("a", "b"), victim: -1},
-		"one of two waits":             {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "a")}, victim: -1},
-		"one waits who holds nothing":  {holders: holders("a"), waiters: []Waiter[string]{waiter(1, true, "x")}, victim: -1},
-		"both wait":                    {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "a"), waiter(2, true, "b")}, closed: true, victim: 1},
-		"one holds both":               {holders: holders("a", "a"), waiters: []Waiter[string]{waiter(1, true, "a")}, closed: true},
-		"a task inside waits for both": {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "x", "a", "b")}, closed: true},
-		"a bystander comes last":       {holders: holders("a"), waiters: []Waiter[string]{waiter(1, true, "a"), waiter(2, true, "x")}, closed: true},
-		"the last may not be told":     {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "a"), waiter(2, false, "b")}, closed: true},
-		"nobody may be told":           {holders: holders("a"), waiters: []Waiter[string]{waiter(1, false, "a")}, closed: true, victim: -1},
+		"nobody holds":                 {waiters: []Waiter[string]{waiter(1, true, "a")}},
+		"nobody waits":                 {holders: holders("a", "b")},
+		"one of two waits":             {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "a")}},
+		"one waits who holds nothing":  {holders: holders("a"), waiters: []Waiter[string]{waiter(1, true, "x")}},
+		"both wait":                    {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "a"), waiter(2, true, "b")}, closed: true, victim: 2},
+		"one holds both":               {holders: holders("a", "a"), waiters: []Waiter[string]{waiter(1, true, "a")}, closed: true, victim: 1},
+		"a task inside waits for both": {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "x", "a", "b")}, closed: true, victim: 1},
+		"a bystander comes last":       {holders: holders("a"), waiters: []Waiter[string]{waiter(1, true, "a"), waiter(2, true, "x")}, closed: true, victim: 1},
+		"the last may not be told":     {holders: holders("a", "b"), waiters: []Waiter[string]{waiter(1, true, "a"), waiter(2, false, "b")}, closed: true, victim: 1},
+		"nobody may be told":           {holders: holders("a"), waiters: []Waiter[string]{waiter(1, false, "a")}, closed: true},
 	} {
 		t.Run(title, func(t *testing.T) {
 			found, victim := (&Snapshot[string]{Moves: []uint64{0}, Holders: tc.holders, Waiters: tc.waiters}).Find()
@@ -58,15 +58,15 @@ func TestACycleLeadsThroughSeveralPools(t *testing.T) {
 		held   pools
 		waits  waits
 		cycle  []int
-		victim int
+		victim uint64
 	}{
-		"each has what the other one wants":  {pools{0: "a", 1: "b"}, waits{"a": 1, "b": 0}, []int{0, 1}, 1},
-		"one of them does not wait":          {pools{0: "a", 1: "b"}, waits{"a": 1}, nil, -1},
-		"the pool has a connection to give":  {pools{0: "a"}, waits{"a": 1}, nil, -1},
-		"one has both and waits for a third": {pools{0: "a", 1: "a"}, waits{"a": 2}, nil, -1},
-		"nobody wants what a third one has":  {pools{0: "a", 1: "b", 2: "c"}, waits{"a": 1, "b": 0, "c": 0}, []int{0, 1}, 1},
-		"in a ring":                          {pools{0: "a", 1: "b", 2: "c"}, waits{"a": 1, "b": 2, "c": 0}, []int{0, 1, 2}, 2},
-		"in itself":                          {pools{0: "a", 1: "b"}, waits{"a": 0}, []int{0}, 0},
+		"each has what the other one wants":  {pools{0: "a", 1: "b"}, waits{"a": 1, "b": 0}, []int{0, 1}, 2},
+		"one of them does not wait":          {pools{0: "a", 1: "b"}, waits{"a": 1}, nil, 0},
+		"the pool has a connection to give":  {pools{0: "a"}, waits{"a": 1}, nil, 0},
+		"one has both and waits for a third": {pools{0: "a", 1: "a"}, waits{"a": 2}, nil, 0},
+		"nobody wants what a third one has":  {pools{0: "a", 1: "b", 2: "c"}, waits{"a": 1, "b": 0, "c": 0}, []int{0, 1}, 2},
+		"in a ring":                          {pools{0: "a", 1: "b", 2: "c"}, waits{"a": 1, "b": 2, "c": 0}, []int{0, 1, 2}, 3},
+		"in itself":                          {pools{0: "a", 1: "b"}, waits{"a": 0}, []int{0}, 1},
 	} {
 		t.Run(title, func(t *testing.T) {
 			s := Snapshot[string]{Moves: make([]uint64, 3)}

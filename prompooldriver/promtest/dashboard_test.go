@@ -13,7 +13,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 	"github.com/pooldriver/pooldriver/prompooldriver"
 )
 
@@ -116,13 +116,13 @@ func expressions(t *testing.T) (all []string) {
 
 var (
 	metricName = regexp.MustCompile(`\bpooldriver_\w+`)
-	ofReplicas = regexp.MustCompile(`fqName: "(pooldriver_replica_\w+)"`)
+	ofSome     = regexp.MustCompile(`fqName: "(pooldriver_(replica_\w+|statement_errors_total|arrivals_total))"`)
 	ofHosts    = regexp.MustCompile(`pooldriver_replica_(connections|serving|lag_seconds)`)
 	suffix     = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// requireExposed requires that each metric in text is one of the registry. Those of replicas, which the service does not
-// have, are those that a collector describes.
+// requireExposed requires that each metric in text is one of the registry. Those that the service does not
+// have, because it has no replicas, errors or labels, are those that a collector describes.
 func requireExposed(t *testing.T, registry *prometheus.Registry, text string) {
 	t.Helper()
 	families, err := registry.Gather()
@@ -137,7 +137,7 @@ func requireExposed(t *testing.T, registry *prometheus.Registry, text string) {
 		prompooldriver.NewCollector(pooldriver.Wrap(stubdialect.Connector(stubdialect.New(dialects.Traits{}))), "").Describe(described)
 	}()
 	for d := range described {
-		if name := ofReplicas.FindStringSubmatch(d.String()); name != nil {
+		if name := ofSome.FindStringSubmatch(d.String()); name != nil {
 			exposed[name[1]] = true
 		}
 	}

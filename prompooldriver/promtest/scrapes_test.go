@@ -38,6 +38,13 @@ var troubles = []trouble{
 		"pooldriver_acquire_wait_seconds_bucket" + db + `, le="+Inf"}`: perSecond(100),
 	}, 10 * time.Minute},
 	{"PooldriverNoConnection", map[string]func(time.Duration) float64{"pooldriver_acquire_failures_total" + db + `, reason="timeout"}`: perSecond(0.5)}, 5 * time.Minute},
+	{"PooldriverCallersGiveUp", map[string]func(time.Duration) float64{
+		"pooldriver_acquire_failures_total" + db + `, reason="gave_up"}`: perSecond(1),
+		"pooldriver_acquire_wait_seconds_count" + db + "}":               perSecond(2),
+	}, 5 * time.Minute},
+	{"PooldriverRefuses", map[string]func(time.Duration) float64{"pooldriver_acquire_failures_total" + db + `, reason="overloaded"}`: perSecond(5)}, 5 * time.Minute},
+	{"PooldriverReplicaDoesNotServe", map[string]func(time.Duration) float64{"pooldriver_replica_serving" + db + `, replica="db2"}`: always(0)}, 5 * time.Minute},
+	{"PooldriverNobodyListens", map[string]func(time.Duration) float64{"pooldriver_listening" + db + "}": always(0), "pooldriver_listeners" + db + "}": always(1)}, 5 * time.Minute},
 	{"PooldriverConnectionForgotten", map[string]func(time.Duration) float64{"pooldriver_longest_idle_hold_seconds" + db + "}": perSecond(1)}, 5 * time.Minute},
 	{"PooldriverHeldForNothing", map[string]func(time.Duration) float64{
 		"pooldriver_idle_pinned_seconds_sum" + db + "}": perSecond(0.9),

@@ -13,8 +13,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // The second and later executions of a text mean the same as the first.

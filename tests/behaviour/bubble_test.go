@@ -4,6 +4,8 @@ import (
 	"database/sql"
 	"log/slog"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -90,4 +92,46 @@ func useHandle(t *testing.T, db *sql.DB, c *pooldriver.Connector, log *lockedBuf
 	end()
 	require.Eventually(t, func() bool { return c.Stats().Pool.Active == 0 }, 5*time.Second, time.Millisecond)
 	require.Less(t, c.Stats().Pool.WaitMax, time.Minute)
+}
+
+// TestLooksFromOutsideLeaveABubbleAlone: what was begun outside looks at the pool on time, also when a
+// bubble uses it meanwhile and somebody waits there. The bubble's wait ends at its own time.
+func TestLooksFromOutsideLeaveABubbleAlone(t *testing.T) {
+	t.Parallel()
+	c := pooldriver.New("sqlite:"+filepath.Join(t.TempDir(), "test.db"), func(c *pooldriver.Config) {
+		c.MaxConns, c.AcquireTimeout = 1, 2*time.Second
+	})
+	db := sql.OpenDB(c)
+	mustExec(t, t.Context(), db, "CREATE TABLE t (a INTEGER)")
+	var waits, seen atomic.Bool
+	looked := make(chan struct{})
+	go func() {
+		defer close(looked)
+		for !waits.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		for range 3 {
+			_, _ = c.Stats(), c.Holders()
+		}
+		seen.Store(true)
+	}()
+	synctest.Test(t, func(t *testing.T) {
+		one, err := db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		mustExec(t, t.Context(), one, "INSERT INTO t VALUES (1)")
+		go func() { // its sleep ends when the other waits; while it spins, the bubble's time stands still
+			time.Sleep(time.Second)
+			waits.Store(true)
+			for !seen.Load() {
+				runtime.Gosched()
+			}
+		}()
+		_, err = db.ExecContext(t.Context(), "SELECT 1")
+		var full *pool.AcquireError
+		require.ErrorAs(t, err, &full)
+		require.Equal(t, 2*time.Second, full.Waited.Round(100*time.Millisecond))
+		require.NoError(t, one.Rollback())
+	})
+	<-looked
+	require.NoError(t, db.Close())
 }

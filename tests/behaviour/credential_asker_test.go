@@ -11,7 +11,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // askingStub is a stub whose template asks for credentials beside its dials.

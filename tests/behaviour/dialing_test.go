@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)

@@ -16,9 +16,9 @@ import (
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
 	"github.com/pooldriver/pooldriver/internal/task"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // errWhy contains what must not come through: database/sql would try again.

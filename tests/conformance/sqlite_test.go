@@ -1,4 +1,4 @@
-// Package conformance runs the suite of internal/conformance over SQLite.
+// Package conformance runs the suite of internal/testing/conformance over SQLite.
 package conformance
 
 import (
@@ -14,8 +14,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
-	"github.com/pooldriver/pooldriver/internal/conformance"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/conformance"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 func TestMain(m *testing.M) {

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/conformance"
+	"github.com/pooldriver/pooldriver/internal/testing/conformance"
 	"github.com/pooldriver/pooldriver/sandbox"
 )
 

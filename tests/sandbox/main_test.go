@@ -16,7 +16,7 @@ import (
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
 
 	"github.com/pooldriver/pooldriver"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 func TestMain(m *testing.M) {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/dialects"
-	"github.com/pooldriver/pooldriver/internal/randomtest"
-	"github.com/pooldriver/pooldriver/internal/stubdialect"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
+	"github.com/pooldriver/pooldriver/internal/testing/stubdialect"
 	"github.com/pooldriver/pooldriver/sandbox"
 	"github.com/pooldriver/pooldriver/tests/schedules"
 )

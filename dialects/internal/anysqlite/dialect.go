@@ -17,9 +17,8 @@ import (
 type Dialect struct{ classifier.Texts }
 
 var (
-	_ dialects.Dialect   = Dialect{}
-	_ dialects.Outliner  = Dialect{}
-	_ dialects.ReadJudge = Dialect{}
+	_ dialects.Dialect     = Dialect{}
+	_ dialects.StateTeller = Dialect{}
 )
 
 // Name is "sqlite".
@@ -44,8 +43,17 @@ const (
 	schemaChanged = 17
 )
 
+// states are the SQLSTATEs of result codes, as other databases give them.
+var states = map[int]string{
+	1: "42000", 3: "42501", busy: "55P03", locked: "55P03", 7: "53200", 8: "25006", interrupted: "57014", 10: "58030", 11: "XX001", 13: "53100", 14: "58030", 18: "54000", 19: "23000", 20: "22000", 23: "42501", 26: "XX001",
+}
+
+// SQLState implements dialects.StateTeller.
+func (Dialect) SQLState(err error) string { return states[resultOf(err)] }
+
 // results are the texts of these codes, with which the errors of most drivers begin.
-var results = map[string]int{"database is locked": busy, "database table is locked": locked, "interrupted": interrupted, "database schema has changed": schemaChanged}
+var results = map[string]int{"database is locked": busy, "database table is locked": locked, "interrupted": interrupted, "database schema has changed": schemaChanged,
+	"database or disk is full": 13, "disk I/O error": 10, "attempt to write a readonly database": 8}
 
 // resultOf returns the result code of a driver's error; 0: no known code.
 func resultOf(err error) int {

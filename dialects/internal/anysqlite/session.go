@@ -14,7 +14,7 @@ import (
 // no network to look at.
 type Session struct {
 	*base.Session
-	// Lent is what Raw lends; nil: the driver's connection.
+	// Lent is the connection that Raw lends; nil: the one of the driver.
 	Lent driver.Conn
 
 	traits   dialects.Traits
@@ -35,7 +35,7 @@ func NewSession(conn driver.Conn, label string, traits dialects.Traits) *Session
 	return &Session{Session: base.NewSession(conn, label), traits: traits}
 }
 
-// OpenFile is NewSession for a file with this path, which open opens.
+// OpenFile makes a session for a file with this path, which open opens.
 func OpenFile(ctx context.Context, path string, open func() (driver.Conn, error), label string, traits dialects.Traits) (dialects.Session, error) {
 	file := realPath(path)
 	done, err := takeTurn(ctx, file)

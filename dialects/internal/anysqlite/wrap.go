@@ -181,7 +181,7 @@ func sameDatabase(ctx context.Context, first, second driver.Conn) (same, known b
 	return sameLock(ctx, first, second)
 }
 
-// sameCache is sameDatabase for cache=shared. A shared cache has one schema, which
+// sameCache reports whether two connections show one database of cache=shared. A shared cache has one schema, which
 // has one cache_size (sqlite3SchemaGet).
 func sameCache(ctx context.Context, first, second driver.Conn) (same, known bool) {
 	const size = "PRAGMA cache_size"
@@ -200,7 +200,7 @@ func sameCache(ctx context.Context, first, second driver.Conn) (same, known bool
 	return seen == mark, err == nil && undone == nil
 }
 
-// sameLock is sameDatabase for memdb, which has a lock for each name. The lock is taken and
+// sameLock reports whether two connections show one database of memdb, which has a lock for each name. The lock is taken and
 // released: a hook for rollbacks sees this. The second connection takes the lock, because a lock
 // fixes the page size of a private database. The first does not wait meanwhile: some drivers do not
 // end a wait with its context.
@@ -281,7 +281,7 @@ func text(v driver.Value) string {
 	return fmt.Sprint(v)
 }
 
-// Close lets a shared database in memory go.
+// Close closes the connection that keeps a shared database in memory alive.
 func (w *wrapped) Close() error {
 	w.mu.Lock()
 	anchor := w.anchor

@@ -22,7 +22,7 @@ import (
 type Destination struct {
 	redact.Label
 	params []dialects.Param
-	driver []dialects.Param // for the driver, as people may see them
+	driver []dialects.Param // the driver's parameters without secrets, for errors and logs
 }
 
 // NewDestination makes a Destination.
@@ -90,7 +90,7 @@ func (t *Template) Dial(ctx context.Context, cred *dialects.Credential) (dialect
 	return NewSession(conn, t.Target()), nil
 }
 
-// Connect is Dial for a dialect that makes a session of its own.
+// Connect returns the driver's connection, for a dialect that makes a session of its own of it.
 func (t *Template) Connect(ctx context.Context, cred *dialects.Credential) (driver.Conn, error) {
 	if cred != nil {
 		return nil, errors.New("a wrapped connector cannot be given a credential; use a DSN instead of Wrap")

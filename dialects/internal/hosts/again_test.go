@@ -40,9 +40,9 @@ func TestAServerWithASlowLoginIsFoundAgain(t *testing.T) {
 			found, err := f.dial(10 * time.Second)
 			require.NoError(t, err)
 			require.Equal(t, 0, found.Host)
-			require.NotContains(t, found.Passed, "h0:1", "it is taken")
+			require.NotContains(t, found.PassedOver, "h0:1", "it is taken")
 			require.False(t, f.list.hosts[0].trial)
-			require.Zero(t, f.list.hosts[0].failures)
+			require.False(t, f.list.hosts[0].failed.Any())
 		})
 	}
 }

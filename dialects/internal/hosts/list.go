@@ -40,18 +40,16 @@ const (
 type List struct {
 	names []string
 
-	mu     sync.Mutex // protects following fields
-	hosts  []state
-	vain   int       // walks in a row that found no server
-	rested time.Time // the next walk waits until then
+	mu    sync.Mutex // protects following fields
+	hosts []state
+	walks pause.Tries // walks that found no server, and the pause after them
 }
 
 // state is the outcome of the last tries of a server.
 type state struct {
-	failures int       // failed tries in a row: the server could not be reached
-	paused   time.Time // it is tried after the others until then
-	trial    bool      // a dial is trying it after its pause
-	behind   time.Time // it had the wrong role, and is tried after others until then
+	failed pause.Tries // the server could not be reached; until the next try it is tried after the others
+	trial  bool        // a dial is trying it after its pause
+	behind time.Time   // it had the wrong role, and is tried after others until then
 }
 
 // New makes a list. The names are for errors.
@@ -74,7 +72,7 @@ type choice struct {
 
 // choose returns the best server that was not tried yet, in the DSN's order: first servers that may
 // fit, then servers that had the wrong role lately, then paused servers. After a pause only one
-// dial tries the server. That dial must call reached, refused, failed or untried.
+// dial tries the server. That dial must call reached, refused, failed or endTrial.
 func (l *List) choose(tried []bool) (choice, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,9 +82,9 @@ func (l *List) choose(tried []bool) (choice, bool) {
 		if tried[i] {
 			continue
 		}
-		c, r := choice{host: i, suspect: h.failures > 0}, 0
+		c, r := choice{host: i, suspect: h.failed.Any()}, 0
 		switch {
-		case c.suspect && (h.trial || now.Before(h.paused)):
+		case c.suspect && (h.trial || now.Before(h.failed.Next())):
 			c.paused, r = true, 2
 		case now.Before(h.behind):
 			r = 1
@@ -104,13 +102,13 @@ func (l *List) choose(tried []bool) (choice, bool) {
 	return best, true
 }
 
-// more reports whether there is a server to try that is not paused.
-func (l *List) more(tried []bool) bool {
+// hasUntried reports whether there is a server to try that is not paused.
+func (l *List) hasUntried(tried []bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
 	for i, h := range l.hosts {
-		if !tried[i] && (h.failures == 0 || !h.trial && !now.Before(h.paused)) {
+		if !tried[i] && (!h.failed.Any() || !h.trial && !now.Before(h.failed.Next())) {
 			return true
 		}
 	}
@@ -118,7 +116,7 @@ func (l *List) more(tried []bool) bool {
 }
 
 // claim reserves a server for the caller to try, unless another dial is trying it after a
-// pause. The caller must call reached, refused, failed or untried.
+// pause. The caller must call reached, refused, failed or endTrial.
 func (l *List) claim(host int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,14 +128,14 @@ func (l *List) claim(host int) bool {
 }
 
 // reached: a server fits.
-func (l *List) reached(host int) { l.note(host, func(*state) {}) }
+func (l *List) reached(host int) { l.update(host, func(*state) {}) }
 
 // refused: the server answered and does not fit, or is a second choice.
 func (l *List) refused(host int) {
-	l.note(host, func(h *state) { h.behind = time.Now().Add(memory) })
+	l.update(host, func(h *state) { h.behind = time.Now().Add(memory) })
 }
 
-func (l *List) note(host int, how func(*state)) {
+func (l *List) update(host int, how func(*state)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hosts[host] = state{}
@@ -150,17 +148,14 @@ func (l *List) failed(c choice) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := &l.hosts[c.host]
-	if now := time.Now(); h.failures == 0 || !now.Before(h.paused) {
-		h.failures++
-		h.paused = now.Add(doubled(firstPause, lastPause, h.failures))
-	}
+	h.failed.Failed(firstPause, lastPause)
 	if c.suspect && !c.paused {
 		h.trial = false
 	}
 }
 
-// untried: the try ended, but not because of the server.
-func (l *List) untried(c choice) {
+// endTrial ends the trial of a server without a verdict: the try ended for another reason than the server.
+func (l *List) endTrial(c choice) {
 	if c.suspect && !c.paused {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -171,33 +166,21 @@ func (l *List) untried(c choice) {
 // rest waits after walks that found no server.
 func (l *List) rest(ctx context.Context) {
 	l.mu.Lock()
-	wait := time.Until(l.rested)
+	wait := time.Until(l.walks.Next())
 	l.mu.Unlock()
 	if wait > 0 {
 		pause.For(ctx, wait)
 	}
 }
 
-// ended: a walk has ended. found: it has found a server. If several walks end in vain at the same
+// recordWalk records the end of a walk. found: it has found a server. If several walks end in vain at the same
 // time, only the first lengthens the rest.
-func (l *List) ended(found bool) {
+func (l *List) recordWalk(found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	now := time.Now()
-	switch {
-	case found:
-		l.vain, l.rested = 0, time.Time{}
-	case !now.Before(l.rested):
-		l.vain++
-		l.rested = now.Add(doubled(firstRest, lastRest, l.vain))
+	if found {
+		l.walks = pause.Tries{}
+	} else {
+		l.walks.Failed(firstRest, lastRest)
 	}
-}
-
-// doubled is first for nth 1, doubles with each further nth, and is no more than last.
-func doubled(first, last time.Duration, nth int) time.Duration {
-	d := first
-	for ; nth > 1 && d < last; nth-- {
-		d *= 2
-	}
-	return min(d, last)
 }

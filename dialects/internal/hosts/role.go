@@ -24,8 +24,8 @@ const (
 
 var words = [...]string{"any", "read-write", "read-only", "primary", "standby", "prefer-standby"}
 
-// Words are the values of target_session_attrs, for errors.
-func Words() string { return strings.Join(words[:], ", ") }
+// RoleNames returns the values of target_session_attrs, for errors.
+func RoleNames() string { return strings.Join(words[:], ", ") }
 
 // ParseRole knows a role by its word.
 func ParseRole(word string) (Role, bool) {

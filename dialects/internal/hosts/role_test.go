@@ -27,7 +27,7 @@ func TestARoleIsKnownByItsWord(t *testing.T) {
 	}
 	_, ok := ParseRole("master")
 	require.False(t, ok)
-	require.Equal(t, "any, read-write, read-only, primary, standby, prefer-standby", Words())
+	require.Equal(t, "any, read-write, read-only, primary, standby, prefer-standby", RoleNames())
 	require.Equal(t, "invalid", Role(99).String())
 }
 

@@ -47,8 +47,8 @@ type Found[T any] struct {
 	Conn T
 	Host int
 	Fit  Fit
-	// Passed says which servers were tried in vain before, and why.
-	Passed string
+	// PassedOver says which servers were tried in vain before, and why.
+	PassedOver string
 }
 
 // Walk tries the servers of a list until one fits. If none fits, it uses the first second
@@ -70,7 +70,7 @@ func Walk[T any](ctx context.Context, l *List, try Try[T], drop func(T)) (Found[
 	}
 	w.again(ctx)
 	if w.held != nil || !errors.Is(ctx.Err(), context.Canceled) {
-		l.ended(w.held != nil)
+		l.recordWalk(w.held != nil)
 	}
 	return w.result(ctx)
 }
@@ -87,7 +87,7 @@ type walk[T any] struct {
 	seconds  []int     // second choices, which were dropped for others
 	cut      []int     // servers whose try ended early: they might have answered
 	answered bool      // a server has answered
-	final    bool      // a server has refused for all of them
+	final    bool      // a refusal that holds for all servers, such as of the password
 	why      []reason  // why servers were not used, in order of the tries
 }
 
@@ -103,7 +103,7 @@ func (w *walk[T]) step(ctx context.Context, c choice) (end bool) {
 	returned := false
 	defer func() {
 		if !returned {
-			w.list.untried(c) // a panic passes here on its way to the pool
+			w.list.endTrial(c) // a panic passes here on its way to the pool
 		}
 	}()
 	own, cancel, patience := w.bound(ctx, c)
@@ -119,7 +119,7 @@ func (w *walk[T]) step(ctx context.Context, c choice) (end bool) {
 	case o.Err == nil:
 		w.list.refused(c.host)
 		w.answered = true
-		if w.seconds == nil && !w.list.more(w.tried) {
+		if w.seconds == nil && !w.list.hasUntried(w.tried) {
 			w.held = &Found[T]{Conn: conn, Host: c.host, Fit: o.Fit}
 			return true
 		}
@@ -130,7 +130,7 @@ func (w *walk[T]) step(ctx context.Context, c choice) (end bool) {
 		w.list.refused(c.host)
 		w.answered = true
 	case errors.Is(ctx.Err(), context.Canceled):
-		w.list.untried(c)
+		w.list.endTrial(c)
 	default:
 		w.list.failed(c)
 		if !o.Unreachable && endedEarly(own, ctx) {
@@ -149,8 +149,8 @@ func endedEarly(own, ctx context.Context) bool {
 	return bounded && own.Err() != nil && ctx.Err() == nil && (!ok || bound.Before(deadline))
 }
 
-// over reports whether there is no time left.
-func over(ctx context.Context) bool {
+// isOutOfTime reports whether there is no time left.
+func isOutOfTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ctx.Err() != nil || ok && time.Until(deadline) <= 0
 }
@@ -161,7 +161,7 @@ func over(ctx context.Context) bool {
 // each server only one dial at a time does this. The other dials report their errors.
 func (w *walk[T]) again(ctx context.Context) {
 	for i, host := range w.seconds {
-		if w.held != nil || over(ctx) {
+		if w.held != nil || isOutOfTime(ctx) {
 			return
 		}
 		w.retry(ctx, choice{host: host}, len(w.seconds)-i)
@@ -170,7 +170,7 @@ func (w *walk[T]) again(ctx context.Context) {
 		return
 	}
 	for i, host := range w.cut {
-		if w.held != nil || over(ctx) {
+		if w.held != nil || isOutOfTime(ctx) {
 			return
 		}
 		if w.list.claim(host) {
@@ -185,7 +185,7 @@ func (w *walk[T]) retry(ctx context.Context, c choice, left int) {
 	noted := false
 	defer func() {
 		if !noted {
-			w.list.untried(c)
+			w.list.endTrial(c)
 		}
 	}()
 	own, cancel := ctx, func() {}
@@ -208,7 +208,7 @@ func (w *walk[T]) retry(ctx context.Context, c choice, left int) {
 	case o.Answered:
 		w.list.refused(c.host)
 	case errors.Is(ctx.Err(), context.Canceled):
-		w.list.untried(c)
+		w.list.endTrial(c)
 	default:
 		w.list.failed(c)
 	}
@@ -247,7 +247,7 @@ func (w *walk[T]) result(ctx context.Context) (Found[T], error) {
 		errs = append(errs, r.err)
 	}
 	if w.held != nil {
-		w.held.Passed = strings.Join(notes, "; ")
+		w.held.PassedOver = strings.Join(notes, "; ")
 		return *w.held, nil
 	}
 	text := fmt.Sprintf("none of %d servers will do: ", w.list.Len())

@@ -96,7 +96,7 @@ func TestTheFirstServerThatFitsIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, found.Host)
 	require.Equal(t, Fits, found.Fit)
-	require.Equal(t, "h0:1: connection refused; h1:1: "+ReadWrite.Refuse(standby).Error(), found.Passed)
+	require.Equal(t, "h0:1: connection refused; h1:1: "+ReadWrite.Refuse(standby).Error(), found.PassedOver)
 	require.Equal(t, []int{0, 1, 2}, f.asked())
 	require.Equal(t, 1, f.open)
 }

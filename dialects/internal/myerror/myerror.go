@@ -97,7 +97,7 @@ func Diagnose(number int, message string) dialects.Diagnosis {
 	return byMessage(number, strings.ToLower(message))
 }
 
-// byMessage is Diagnose for a number that several errors share. message is in lower case.
+// byMessage says what an error means whose number several errors share. message is in lower case.
 func byMessage(number int, message string) dialects.Diagnosis {
 	switch number {
 	case CommitFailed:

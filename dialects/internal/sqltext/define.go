@@ -55,7 +55,7 @@ func (s *Statement) Explain(i int) dialects.Effect {
 	for i++; s.Has(i, Option); i++ {
 	}
 	if s.Mark(i, '(') && s.has(OpenQueries) && s.Mark(i+1, Word) && !s.Has(i+1, First|Acts) { // options
-		i = s.Past(i)
+		i = s.BehindClosingParen(i)
 	}
 	if i < 0 || s.Is(i, "explain") {
 		return s.Scan(i) | s.lang.Unknown

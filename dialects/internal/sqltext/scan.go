@@ -11,12 +11,12 @@ func (s *Statement) Scan(i int) (e dialects.Effect) {
 		case End:
 			return e
 		case '(':
-			s.open(i)
+			s.openParen(i)
 			if s.At(i - 1).IsName() {
 				e |= s.Callee(i - 1)
 			}
 		case ')':
-			s.close(i)
+			s.closeParen(i)
 		case Word:
 			if role := s.lang.inside.Lookup(s.text(t)); role != 0 {
 				e |= s.word(i, role)
@@ -29,25 +29,25 @@ func (s *Statement) Scan(i int) (e dialects.Effect) {
 	}
 }
 
-// ScanAssigning is Scan for a statement that may assign any user variable in it: LOAD DATA … (a, @b).
+// ScanAssigning returns the effect, as Scan does, of a statement that may assign any user variable in it: LOAD DATA … (a, @b).
 func (s *Statement) ScanAssigning(i int) dialects.Effect {
 	s.assign = true
 	return s.Scan(i)
 }
 
-func (s *Statement) open(i int) {
+func (s *Statement) openParen(i int) {
 	s.depth++
 	bit := uint64(1) << s.depth
 	s.lists &^= bit
-	s.loose &^= bit
+	s.callable &^= bit
 	if s.Is(i-1, "with") || s.Is(i-1, "operator") || s.Is(i-1, "on") && s.Is(i-2, "distinct") {
-		s.loose |= bit
+		s.callable |= bit
 	}
 }
 
-func (s *Statement) close(i int) {
-	if s.depth > 63 || s.loose>>s.depth&1 != 0 {
-		s.looseAt = i
+func (s *Statement) closeParen(i int) {
+	if s.depth > 63 || s.callable>>s.depth&1 != 0 {
+		s.callableAt = i
 	}
 	s.depth = max(0, s.depth-1)
 }
@@ -163,7 +163,7 @@ func (s *Statement) isGiven(i int) bool {
 	case Number:
 		return !s.glued(i)
 	case ')':
-		return before != s.looseAt
+		return before != s.callableAt
 	case ',':
 		return s.depth > 0 && s.depth < 64 && s.lists>>(s.depth-1)&1 != 0
 	case Word:

@@ -25,10 +25,10 @@ type Statement struct {
 	call   dialects.Effect // the effect of a call of an unknown function here
 	assign bool            // the statement may assign any user variable in it
 
-	depth   int    // how many parentheses are open
-	lists   uint64 // bit n: at depth n the list of names of a WITH is being read
-	loose   uint64 // bit n: a name behind the parenthesis that closes depth n may be called
-	looseAt int    // the index of the last parenthesis behind which a name may be called
+	depth      int    // how many parentheses are open
+	lists      uint64 // bit n: at depth n the list of names of a WITH is being read
+	callable   uint64 // bit n: a name behind the parenthesis that closes depth n may be called
+	callableAt int    // the index of the last parenthesis behind which a name may be called
 }
 
 // window is how many tokens are kept. LookAhead is how many tokens ahead code may look, so that the time stays linear in
@@ -51,7 +51,7 @@ func (s *Statement) next() bool {
 	}
 	s.oldest, s.read, s.end = 0, 0, -1
 	s.Kind, s.Noted, s.inside, s.call, s.assign = 0, false, 0, s.lang.Call, false
-	s.depth, s.lists, s.loose, s.looseAt = 0, 0, 0, -1
+	s.depth, s.lists, s.callable, s.callableAt = 0, 0, 0, -1
 	return true
 }
 
@@ -63,7 +63,7 @@ func (s *Statement) At(i int) Token {
 	return s.far(i)
 }
 
-// far is At for a token that is not kept.
+// far returns token i, which At does not have: it reads on, or returns a token of Kind None if i is read and gone.
 func (s *Statement) far(i int) Token {
 	for i >= s.read && s.end < 0 {
 		t := s.lexer.next()
@@ -159,8 +159,8 @@ func (s *Statement) Find(i int, phrase ...string) int {
 // Language is the language of the text.
 func (s *Statement) Language() *Language { return s.lang }
 
-// Past returns the index behind the parenthesis that closes the one at open; -1: it is far away.
-func (s *Statement) Past(open int) int {
+// BehindClosingParen returns the index behind the parenthesis that closes the one at open; -1: it is far away.
+func (s *Statement) BehindClosingParen(open int) int {
 	depth := 0
 	for i := open; i < open+LookAhead && !s.Mark(i, End); i++ {
 		switch s.At(i).Kind {

@@ -29,6 +29,6 @@ func TestEffectsAreThoseOfNamesInAnyQuotesAndOfNoStrings(t *testing.T) {
 
 func TestPastIsBehindTheClosingParenthesis(t *testing.T) {
 	for src, want := range map[string]int{"(a) b": 3, "((a), (b)) c": 9, "(a": -1, "(a; b)": -1, "('a)' )": 3} {
-		require.Equal(t, want, statementOf(src, 0).Past(0), src)
+		require.Equal(t, want, statementOf(src, 0).BehindClosingParen(0), src)
 	}
 }

@@ -20,12 +20,12 @@ const noteTable = "sandbox_note"
 
 // The two servers have no endless wait in common for GET_LOCK: a process waits a day for the migrations of another one.
 var onMySQL = sqlDialect{
-	stay:     "SET SESSION wait_timeout = 604800",
-	identity: "SELECT current_user(), database(), ''",
-	lock:     "SELECT GET_LOCK(?, 86400)",
-	tryLock:  "SELECT GET_LOCK(?, 0)",
-	unlock:   "DO RELEASE_LOCK(?)",
-	has:      "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = '" + noteTable + "')",
+	keepAlive: "SET SESSION wait_timeout = 604800",
+	identity:  "SELECT current_user(), database(), ''",
+	lock:      "SELECT GET_LOCK(?, 86400)",
+	tryLock:   "SELECT GET_LOCK(?, 0)",
+	unlock:    "DO RELEASE_LOCK(?)",
+	has:       "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = ? AND table_name = '" + noteTable + "')",
 	notes: `SELECT CONCAT(d.schema_name, ' ', COALESCE(t.table_comment, '')) FROM information_schema.schemata d
 		LEFT JOIN information_schema.tables t ON t.table_schema = d.schema_name AND t.table_name = '` + noteTable + `'
 		WHERE LOCATE(?, d.schema_name) = 1`,
@@ -45,10 +45,10 @@ func (s *mysql) prepare(ctx context.Context) (recipe, error) { return s.prepareB
 // makeTemplate implements templateMaker.
 func (s *mysql) makeTemplate(ctx context.Context) error {
 	if err := s.remove(ctx, s.template); err != nil { // of a process that was killed
-		return s.rights(err)
+		return s.explainDenied(err)
 	}
 	if err := s.exec(ctx, "CREATE DATABASE "+s.template); err != nil {
-		return s.rights(err)
+		return s.explainDenied(err)
 	}
 	if err := s.migrate(ctx, s.template); err != nil {
 		return errors.Join(err, s.remove(context.WithoutCancel(ctx), s.template))
@@ -148,9 +148,9 @@ func mysqlSessions(ctx context.Context, conn *sql.Conn, database string) (ids []
 	return ids, rows.Err()
 }
 
-// rights says what a user without rights needs. The driver tells an error's number by a type of its own, which this
+// explainDenied says what a user without rights needs. The driver tells an error's number by a type of its own, which this
 // package does not link, and in the text.
-func (s *mysql) rights(err error) error {
+func (s *mysql) explainDenied(err error) error {
 	for _, denied := range []string{"Error 1044", "Error 1142", "Error 1227"} {
 		if strings.Contains(err.Error(), denied) {
 			return fmt.Errorf("the user of the DSN may not create databases whose names begin with sandbox_ (GRANT ALL ON `sandbox\\_%%`.* TO … allows it; sandbox.DB needs no such right): %w", err)

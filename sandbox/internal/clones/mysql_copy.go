@@ -10,7 +10,7 @@ import (
 // the migrations, which create a table and change it later.
 type recipe struct {
 	template string
-	defaults string // of the database, as in CREATE DATABASE
+	defaults string // the character set and collation of the database, as in CREATE DATABASE
 	tables   []tableRecipe
 	// complete says that the template has nothing else: no view, trigger, routine, event or
 	// sequence. Their definitions name databases and users, and cannot be moved safely.
@@ -20,7 +20,7 @@ type recipe struct {
 type tableRecipe struct {
 	name    string // quoted
 	create  string // what follows the name in CREATE TABLE
-	columns string // that can be inserted; empty if the table has no rows
+	columns string // the columns that can be inserted; empty if the table has no rows
 }
 
 func (s *mysql) readRecipe(ctx context.Context) (recipe, error) {

@@ -22,9 +22,9 @@ func (s *sqlServer) isClone(name string) bool { return len(name) > len(s.templat
 
 // A note says what a database is for. Without a note it is in use or half made.
 const (
-	usedNote  = "sandbox used "  // and the test
-	keptNote  = "sandbox kept "  // and the test
-	untilNote = "sandbox until " // a template, and when it may be removed: seconds of Unix
+	usedNote  = "sandbox used "  // the name of the test follows
+	keptNote  = "sandbox kept "  // the name of the test follows
+	untilNote = "sandbox until " // of a template: the Unix time from which it may be removed follows
 )
 
 // isOver reports whether a database with this note may be removed if nobody has its lock.

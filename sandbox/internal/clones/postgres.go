@@ -16,7 +16,7 @@ type postgres struct{ sqlServer }
 // To copy the files costs two checkpoints. On a server that does not wait for its disk (fsync=off) that took a third of the
 // time of the default, which writes each page to the log. On a server that waits, it took three times as long.
 var onPostgres = sqlDialect{
-	stay: `SELECT CASE WHEN current_setting('server_version_num')::int >= 140000
+	keepAlive: `SELECT CASE WHEN current_setting('server_version_num')::int >= 140000
 		THEN set_config('idle_session_timeout', '0', false) END`,
 	identity: `SELECT current_user, current_database(),
 		CASE WHEN current_setting('fsync') = 'off' AND current_setting('server_version_num')::int >= 150000
@@ -28,7 +28,7 @@ var onPostgres = sqlDialect{
 	notes: `SELECT datname || ' ' || coalesce(shobj_description(oid, 'pg_database'), '') FROM pg_database
 		WHERE starts_with(datname, $1)`,
 	connected: func(ctx context.Context, conn *sql.Conn, database string) (found bool, err error) {
-		// Autovacuum is nobody.
+		// Autovacuum's workers do not count: they leave by themselves.
 		const query = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend')"
 		err = conn.QueryRowContext(ctx, query, database).Scan(&found)
 		return found, err
@@ -52,7 +52,7 @@ func (s *postgres) makeTemplate(ctx context.Context) error {
 		return err
 	}
 	if err := s.exec(ctx, "CREATE DATABASE "+name); err != nil {
-		return s.rights(err)
+		return s.explainDenied(err)
 	}
 	err := s.plan.migrate(ctx, dsn.PostgresDatabase(s.plan.DSN, name))
 	if err == nil {
@@ -112,8 +112,8 @@ func lacksRight(err error) bool {
 	return errors.As(err, &state) && state.SQLState() == "42501"
 }
 
-// rights says what a user without rights needs.
-func (s *postgres) rights(err error) error {
+// explainDenied says what a user without rights needs.
+func (s *postgres) explainDenied(err error) error {
 	if lacksRight(err) {
 		return fmt.Errorf("the user of the DSN may not create databases (ALTER ROLE … CREATEDB allows it; sandbox.DB needs no such right): %w", err)
 	}

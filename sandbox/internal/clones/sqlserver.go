@@ -21,7 +21,7 @@ type sqlServer struct {
 
 // sqlDialect is what differs between the servers. A lock has the name of what it guards, and lasts as long as the session.
 type sqlDialect struct {
-	stay string // keeps the server from ending an idle session
+	keepAlive string // keeps the server from ending an idle session
 	// identity returns the user, the database and the strategy.
 	identity string
 	// lock waits for a lock, tryLock does not. Both return whether the session has the lock then.
@@ -53,7 +53,7 @@ func (s *sqlServer) dial(ctx context.Context) error {
 	}
 	s.conn = conn
 	var user, database sql.NullString
-	if err := s.exec(ctx, s.dialect.stay); err != nil {
+	if err := s.exec(ctx, s.dialect.keepAlive); err != nil {
 		return err
 	}
 	if err := s.conn.QueryRowContext(ctx, s.dialect.identity).Scan(&user, &database, &s.strategy); err != nil {

@@ -41,10 +41,10 @@ func (c *clients) list(ctx context.Context, conn *sql.Conn, query string) error 
 	return rows.Err()
 }
 
-// count counts sessions: ours, or those of others, which fit.
-func (c *clients) count(ours bool, fits func(sessions) bool) (n int) {
+// count counts the sessions of others, which fit.
+func (c *clients) count(fits func(sessions) bool) (n int) {
 	for _, s := range c.sessions {
-		if s.ours == ours && fits(s) {
+		if !s.ours && fits(s) {
 			n += s.count
 		}
 	}
@@ -54,6 +54,8 @@ func (c *clients) count(ours bool, fits func(sessions) bool) (n int) {
 func anyone(sessions) bool { return true }
 
 func (c *clients) ofUser(s sessions) bool { return s.user == c.user }
+
+func (c *clients) ofDatabase(s sessions) bool { return s.database == c.database }
 
 // tellSessions lists who has connections now.
 func (r *Report) tellSessions(c *clients) {

@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/postgres"
-	"github.com/pooldriver/pooldriver/inspect"
 )
 
 func planOf(t *testing.T, parameters string, replicas int, surge string) *Plan {
@@ -26,11 +24,33 @@ func TestASurgeIsANumberOrAPercentageRoundedUp(t *testing.T) {
 		require.Equal(t, want, planOf(t, "", 5, surge).Surge, surge)
 	}
 	for _, surge := range []string{"", "-1", "x", "25 %", "%"} {
-		_, err := NewPlan(nil, 5, surge)
+		_, err := NewPlan(pooldriver.New("postgres://app@db/shop"), 5, surge)
 		require.ErrorContains(t, err, "--surge", surge)
 	}
-	_, err := NewPlan(nil, 0, "0")
+	_, err := NewPlan(pooldriver.New("postgres://app@db/shop"), 0, "0")
 	require.ErrorContains(t, err, "--replicas")
+}
+
+func TestPoolersAreKnownByTheirNames(t *testing.T) {
+	for address, want := range map[string]string{
+		"shop.proxy-c1a2b3.eu-central-1.rds.amazonaws.com:5432":         "RDS Proxy",
+		"ro.endpoint.proxy-c1a2b3.cn-north-1.rds.amazonaws.com.cn:3306": "RDS Proxy",
+		"shop.c1a2b3.eu-central-1.rds.amazonaws.com:5432":               "",
+		"shop.cluster-c1a2b3.eu-central-1.rds.amazonaws.com:5432":       "",
+		"AWS-0-eu-west-1.pooler.supabase.com:6543":                      "Supavisor",
+		"db.abc.supabase.co:5432":                                       "",
+		"shop.postgres.database.azure.com:6432":                         "PgBouncer",
+		"shop.postgres.database.azure.com:5432":                         "",
+		"db.proxy-of-ours.example:5432":                                 "",
+		"/run/postgresql":                                               "",
+	} {
+		require.Equal(t, want, poolerOf(address), address)
+	}
+	require.Equal(t, "ProxySQL", proxyOf("8.0.36", "(ProxySQL)"))
+	require.Equal(t, "Vitess", proxyOf("8.0.40-Vitess", "Version: 24.0.4"))
+	require.Empty(t, proxyOf("11.8.3-MariaDB", "MariaDB Server"))
+	require.Equal(t, "RDS Proxy is between the program and the server", between("RDS Proxy", "a pooler", false))
+	require.Equal(t, "a pooler is between the program and the server: the session has another number than the login told", between("", "a pooler", true))
 }
 
 func TestALimitIsComparedWithAllProcesses(t *testing.T) {
@@ -44,7 +64,7 @@ func TestALimitIsComparedWithAllProcesses(t *testing.T) {
 		{limit{max: 100, reserved: 3, others: 40}, planOf(t, "pool_max_conns=19", 3, "0"), OK, "leaves 0", ""},
 		{limit{max: 100, reserved: 3, others: 40}, planOf(t, "pool_max_conns=19", 3, "1"), Bad, "up to 19 connections", "pool_max_conns=14"},
 		{limit{max: 100, reserved: 3, others: 40}, planOf(t, "pool_max_conns=20", 3, "0"), Bad, "under load", "pool_max_conns=19"},
-		{limit{max: 100, reserved: 3, others: 95, raise: "more"}, planOf(t, "pool_max_conns=20", 3, "0"), Bad, "not every process", "more"},
+		{limit{max: 100, reserved: 3, others: 95, raise: "raise to %d"}, planOf(t, "pool_max_conns=20", 3, "0"), Bad, "not every process", "raise to 158"},
 		{limit{max: 5, others: 4}, planOf(t, "pool_max_conns=1", 1, "0"), OK, "leaves 0", ""},
 	} {
 		f := c.limit.judge(c.plan)
@@ -52,7 +72,6 @@ func TestALimitIsComparedWithAllProcesses(t *testing.T) {
 		require.Contains(t, f.Follows, c.contains)
 		require.Equal(t, c.types, f.Type)
 	}
-	require.Equal(t, 37, (&limit{max: 100, reserved: 3, others: 40, ours: 20}).spare())
 }
 
 func TestWhatIsTypedAgainstAnIdleTimeoutHelps(t *testing.T) {
@@ -84,85 +103,6 @@ func TestTheBusyRatioTellsIdleConnectionsFromIdleTransactions(t *testing.T) {
 	}
 }
 
-func TestAProgramOfAnotherVersionIsReadAsFarAsItGoes(t *testing.T) {
-	for _, text := range []string{`{}`, `{"Name":"a","New":{"x":1}}`, `{"Name":"a","Stats":{"Pool":{"Max":4}},"Recent":{"WaitP99":900000000}}`} {
-		var p inspect.Pool
-		require.NoError(t, json.Unmarshal([]byte(text), &p))
-		var r Report
-		Program(&r, p, planOf(t, "", 1, "0"))
-		require.Zero(t, r.Count(Bad), r)
-	}
-	_, err := Choose(nil, "")
-	require.ErrorContains(t, err, "no pool")
-	_, err = Choose([]inspect.Pool{{Name: "a"}, {Name: "b"}}, "c")
-	require.ErrorContains(t, err, `no pool "c"; it has a, b`)
-	p, err := Choose([]inspect.Pool{{Name: "a"}, {Name: "b"}}, "b")
-	require.NoError(t, err)
-	require.Equal(t, "b", p.Name)
-}
-
-func TestEachFigureOfAProgramHasItsLine(t *testing.T) {
-	p := inspect.Pool{Name: "a", DBs: []inspect.DB{{MaxOpen: 2}}, Verdict: inspect.Verdict{Level: "bad", Sentence: "All fail."}}
-	p.Stats.Pool.Max, p.Stats.Pool.Allowed = 10, 7
-	p.Stats.FoundDead, p.Stats.Orphans, p.Stats.StateDropped, p.Stats.Rollbacks, p.Stats.DialErrors = 1, 2, 3, 4, 5
-	p.Stats.DialsFailing = pooldriver.DialsFailing{Failed: 5, Error: "refused"}
-	p.Stats.AcquireFailures = map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireTimeout: 6, pooldriver.AcquireOverloaded: 7}
-	p.Stats.Hold.Sum, p.Stats.IdlePinned.Sum = 100, 80
-	plan := planOf(t, "", 1, "0")
-	var r Report
-	Program(&r, p, plan)
-	levels := map[string]Level{}
-	for _, f := range r.Findings {
-		levels[f.Check] = f.Level
-		if f.Check == "failures" {
-			require.Contains(t, f.Found, "timeout 6, overloaded 7, 5 failed dials")
-		}
-	}
-	require.Equal(t, map[string]Level{
-		"verdict": Bad, "size": Warn, "server_full": Bad, "failures": Bad, "found_dead": Warn, "orphans": Warn,
-		"state_dropped": Warn, "rollbacks": Warn, "max_open_conns": Warn,
-	}, levels)
-	require.Equal(t, 10, plan.MaxConns)
-}
-
-func TestAProgramsOwnTrafficSaysHowManyConnectionsAreEnough(t *testing.T) {
-	for _, c := range []struct {
-		enough                pooldriver.WhatIf
-		found, follows, typed string
-	}{
-		{pooldriver.WhatIf{Conns: 8, Needed: 12, For: time.Hour, Lendings: 9000, WaitP99: 2 * time.Millisecond},
-			"in the last 1h0m0s at most 12 of 20 connections were needed; with 8 the p99 of the wait would have been 2ms", "a smaller pool", "pool_max_conns=8, if"},
-		{pooldriver.WhatIf{Conns: 7, Needed: 7, For: time.Hour, Lendings: 9000},
-			"in the last 1h0m0s at most 7 of 20 connections were needed; with 7 nobody would have waited", "a smaller pool", "pool_max_conns=7, if"},
-		{pooldriver.WhatIf{Conns: 20, Needed: 20, For: time.Minute, Lendings: 9000},
-			"in the last 1m0s at most 20 of 20 connections were needed; with 20 nobody would have waited", "", ""},
-		{pooldriver.WhatIf{Conns: 20, Unknown: "only 3 checkouts have ended so far"},
-			"how many connections would be enough is not known: only 3 checkouts have ended so far", "", ""},
-		{pooldriver.WhatIf{}, "", "", ""}, // of a version without it
-	} {
-		p := inspect.Pool{Name: "a"}
-		p.Stats.Pool.Max, p.Stats.Enough = 20, c.enough
-		sent, err := json.Marshal(p) // as it comes from the program's page
-		require.NoError(t, err)
-		require.NoError(t, json.Unmarshal(sent, &p))
-		var r Report
-		Program(&r, p, planOf(t, "", 1, "0"))
-		var text, forPrograms bytes.Buffer
-		require.NoError(t, r.WriteText(&text))
-		require.NoError(t, r.WriteJSON(&forPrograms))
-		if c.found == "" {
-			require.NotContains(t, text.String(), "enough")
-			continue
-		}
-		require.Contains(t, text.String(), "note  enough: "+c.found+"\n"+map[bool]string{true: "      → "}[c.follows != ""]+c.follows)
-		require.Contains(t, forPrograms.String(), `"check": "enough",`)
-		require.Contains(t, forPrograms.String(), `"found": "`+c.found+`"`)
-		if c.typed != "" {
-			require.Contains(t, forPrograms.String(), `"type": "`+c.typed)
-		}
-	}
-}
-
 func TestAReportMovesNoCursor(t *testing.T) {
 	var r Report
 	r.Add(Finding{Level: Bad, Check: "x", Found: "a\x1b[2J\nb", Follows: strings.Repeat("ü", 1000), Type: "c\rd"})
@@ -171,4 +111,41 @@ func TestAReportMovesNoCursor(t *testing.T) {
 	require.Contains(t, text.String(), "bad   x: a [2J b\n      → üü")
 	require.Contains(t, text.String(), "ü…\n      $ c d\n")
 	require.Contains(t, text.String(), "\n1 bad, 0 warn, 0 note, 0 ok\n")
+}
+
+// TestEachRowSaysWhatDoesNotFit has facts for which a row applies, and none for which it does not.
+func TestEachRowSaysWhatDoesNotFit(t *testing.T) {
+	for _, c := range []struct {
+		params, dialect string
+		facts           facts
+		want            map[string]Level // those that are not OK
+	}{
+		{"application_name=shop", "postgres", facts{set: map[string]string{}}, map[string]Level{"tls": Warn}},
+		{"application_name=shop&sslmode=verify-full", "postgres", facts{encrypted: true}, map[string]Level{}},
+		{"application_name=shop", "postgres", facts{encrypted: true}, map[string]Level{"tls": Note}},
+		{"application_name=shop", "postgres", facts{encrypted: true, standby: true}, map[string]Level{"tls": Note, "standby": Warn}},
+		{"application_name=shop&target_session_attrs=any&sslmode=verify-ca", "postgres", facts{encrypted: true, standby: true}, map[string]Level{}},
+		{"sslmode=verify-ca", "postgres", facts{encrypted: true, superuser: true, set: map[string]string{"default_transaction_read_only": "on", "statement_timeout": "0", "idle_in_transaction_session_timeout": "100"}},
+			map[string]Level{"role": Warn, "application_name": Note, "read_only": Warn, "statement_timeout": Note, "idle_in_transaction_session_timeout": Warn}},
+		{"pool_reset=auto", "postgres", facts{pooled: true, shared: true}, map[string]Level{"pool_reset": Warn}},
+		{"pool_reset=off", "postgres", facts{pooled: true, shared: true}, map[string]Level{}},
+		{"pool_reset=off&application_name=shop&sslmode=verify-ca", "postgres", facts{encrypted: true}, map[string]Level{"pool_reset": Warn}},
+		{"pool_acquire_timeout=0", "postgres", facts{pooled: true}, map[string]Level{"pool_acquire_timeout": Warn}},
+		{"pool_acquire_timeout=5s&pool_connect_timeout=30s&pool_queue_target=6s", "postgres", facts{pooled: true}, map[string]Level{"pool_connect_timeout": Warn, "pool_queue_target": Warn}},
+		{"pool_max_conn_idle_time=2h&pool_max_conn_lifetime=1h", "postgres", facts{pooled: true}, map[string]Level{"pool_max_conn_idle_time": Note}},
+		{"", "mysql", facts{pooled: true, set: map[string]string{"read_only": "ON", "Connection_errors_max_connections": "3"}}, map[string]Level{"read_only": Warn, "refused_connections": Warn}},
+		{"", "sqlite", facts{set: map[string]string{"journal_mode": "delete", "busy_timeout": "0"}}, map[string]Level{"journal_mode": Warn, "busy_timeout": Warn}},
+		{"", "sqlite", facts{set: map[string]string{"journal_mode": "wal", "busy_timeout": "5000"}}, map[string]Level{}},
+	} {
+		e := exam{Report: new(Report), plan: planOf(t, c.params, 1, "0"), dialect: c.dialect, facts: c.facts, c: pooldriver.New("postgres://app@db/shop?" + c.params)}
+		e.check()
+		got := map[string]Level{}
+		for _, f := range e.Findings {
+			require.NotContains(t, f.Type, "USER", f)
+			if f.Level != OK {
+				got[f.Check] = f.Level
+			}
+		}
+		require.Equal(t, c.want, got, "%s %s", c.dialect, c.params)
+	}
 }

@@ -1,4 +1,4 @@
-// Package doctor looks at a database server, and at a program's pool, and says what does not fit. It
+// Package doctor looks at a database server, and says what does not fit to the settings of a pool. It
 // writes nothing to the database.
 package doctor
 
@@ -32,10 +32,8 @@ type Finding struct {
 
 // Report is what was found. Its JSON is for programs.
 type Report struct {
-	Target   string    `json:"target"` // where the DSN leads, or the name of the program's pool
+	Target   string    `json:"target"` // where the DSN leads
 	Findings []Finding `json:"findings"`
-	Load     any       `json:"load,omitempty"` // the measured curve
-	Drawing  string    `json:"-"`              // of Load, for people
 }
 
 // Add adds a line. What comes from a server or a program cannot move the cursor of a terminal, and
@@ -82,9 +80,6 @@ func (r *Report) WriteText(w io.Writer) error {
 		if f.Type != "" {
 			fmt.Fprintf(&b, "      $ %s\n", f.Type)
 		}
-	}
-	if r.Drawing != "" {
-		b.WriteString("\n" + r.Drawing)
 	}
 	fmt.Fprintf(&b, "\n%d bad, %d warn, %d note, %d ok\n", r.Count(Bad), r.Count(Warn), r.Count(Note), r.Count(OK))
 	_, err := io.WriteString(w, b.String())

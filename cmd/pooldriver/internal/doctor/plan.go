@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"fmt"
-	"maps"
 	"strconv"
 	"strings"
 	"time"
@@ -35,25 +34,21 @@ func NewPlan(c *pooldriver.Connector, replicas int, surge string) (Plan, error) 
 	if p.Surge = n; percent {
 		p.Surge = (replicas*n + 99) / 100
 	}
-	if c != nil {
-		for _, param := range c.DriverParams() {
-			p.params[param.Name] = param.Value
-		}
-		p.take(c.Settings())
+	for _, param := range c.DriverParams() {
+		p.params[param.Name] = param.Value
 	}
+	for _, s := range c.Settings() {
+		p.settings[s.Name] = s.Value
+	}
+	p.MaxConns, _ = strconv.Atoi(p.settings["pool_max_conns"]) // the library has checked what it prints
+	p.MaxIdle, p.Period = p.setting("pool_max_conn_idle_time"), p.setting("pool_health_check_period")
 	return p, nil
 }
 
-// take replaces settings by those that are given.
-func (p *Plan) take(settings []pooldriver.Setting) {
-	changed := maps.Clone(p.settings)
-	for _, s := range settings {
-		changed[s.Name] = s.Value
-	}
-	p.settings = changed
-	p.MaxConns, _ = strconv.Atoi(changed["pool_max_conns"]) // the library has checked what it prints
-	p.MaxIdle, _ = time.ParseDuration(changed["pool_max_conn_idle_time"])
-	p.Period, _ = time.ParseDuration(changed["pool_health_check_period"])
+// setting is a setting that is a time.
+func (p *Plan) setting(name string) time.Duration {
+	d, _ := time.ParseDuration(p.settings[name])
+	return d
 }
 
 // Settings adds the settings that have no effect.

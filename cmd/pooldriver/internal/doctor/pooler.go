@@ -11,32 +11,34 @@ import (
 )
 
 // pooler examines what stands between us and PostgreSQL. It was found because the session's number is not
-// the one that the login told.
-func (e *exam) pooler(ctx context.Context) {
+// the one that the login told (other), or by its name.
+func (e *exam) pooler(ctx context.Context, name string, other bool) {
 	console := e.console(ctx)
-	name := "a pooler"
 	if console != nil {
 		name = "PgBouncer"
 	}
-	shared := e.isShared(ctx)
-	f := Finding{Level: Note, Check: "pooler", Found: name + " is between the program and the server: the session has another number than the login told"}
-	if shared {
+	e.shared = e.isShared(ctx)
+	f := Finding{Level: Note, Check: "pooler", Found: between(name, "a pooler", other)}
+	if e.shared {
 		f.Found += "; it works in transaction mode: two of our connections had the same session"
-		f.Follows = "session state (SET, LISTEN, advisory locks of sessions) does not stay with a connection: docs/servers.md, PgBouncer in transaction mode"
+		f.Follows = "session state (SET, LISTEN, advisory locks of sessions) does not stay with a connection: docs/servers.md, PgBouncer in transaction mode and Poolers of clouds"
 	} else {
 		f.Follows = "each of our connections seems to have a session of its own"
 	}
 	e.Add(f)
-	if shared {
+	if e.shared {
 		e.poolerSettings(ctx)
 	}
 	if console == nil {
-		e.Add(Finding{
+		limits := Finding{
 			Level: Note, Check: "pooler_limits",
 			Found:   "the pooler's limits are not shown to this user; those of the server bound the pooler, and not this program",
 			Follows: fmt.Sprintf("the pooler must accept %s clients, with all other programs", e.plan.Product()),
-			Type:    "psql -p PORT pgbouncer -c 'SHOW CONFIG' -c 'SHOW DATABASES', as a user of stats_users or admin_users",
-		})
+		}
+		if name == "" || name == "PgBouncer" {
+			limits.Type = "psql -p PORT pgbouncer -c 'SHOW CONFIG' -c 'SHOW DATABASES', as a user of stats_users or admin_users"
+		}
+		e.Add(limits)
 		return
 	}
 	e.poolerLimits(console)
@@ -64,15 +66,8 @@ func (e *exam) isShared(ctx context.Context) bool {
 	return false
 }
 
-// poolerSettings judges settings of the DSN behind a pooler in transaction mode.
+// poolerSettings looks whether statements can be prepared behind a pooler in transaction mode.
 func (e *exam) poolerSettings(ctx context.Context) {
-	if e.plan.settings["pool_reset"] != "off" {
-		e.Add(Finding{
-			Level: Warn, Check: "pool_reset", Found: "pool_reset is " + e.plan.settings["pool_reset"],
-			Follows: "our cleaning reaches any of the pooler's sessions, costs a round trip, and removes what the DSN has set in it",
-			Type:    "pool_reset=off",
-		})
-	}
 	f := Finding{Level: OK, Check: "prepared", Found: "prepared statements work through the pooler"}
 	if mode := e.plan.params[execMode]; mode == "exec" || mode == "simple_protocol" || mode == "cache_describe" {
 		f.Found = execMode + " is " + mode + ": no statement is prepared by name"
@@ -89,7 +84,7 @@ func (e *exam) poolerSettings(ctx context.Context) {
 // prepares runs the same statement on two connections, as the program would. The statement is like no
 // other: a pooler may know those of others.
 func (e *exam) prepares(ctx context.Context) error {
-	db := Open(e.dsn, 2)
+	db := sql.OpenDB(open(e.dsn, 2))
 	defer func() { _ = db.Close() }()
 	text := fmt.Sprintf("SELECT $1::int AS pooldriver_doctor_%d", time.Now().UnixNano())
 	var conns []*sql.Conn
@@ -133,7 +128,7 @@ func (e *exam) console(ctx context.Context) map[string]string {
 	} else {
 		dsn += " dbname=pgbouncer " + execMode + "=simple_protocol"
 	}
-	db := Open(dsn, 1)
+	db := sql.OpenDB(open(dsn, 1))
 	defer func() { _ = db.Close() }()
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -149,11 +144,8 @@ func (e *exam) console(ctx context.Context) map[string]string {
 
 // poolerLimits judges PgBouncer's configuration.
 func (e *exam) poolerLimits(config map[string]string) {
-	most := number(config, "max_client_conn")
-	e.limit(limit{
-		check: "max_client_conn", name: "max_client_conn of PgBouncer is", max: most,
-		raise: fmt.Sprintf("max_client_conn = %d in PgBouncer's configuration", most+e.plan.Need()),
-	})
+	e.Add((&limit{check: "max_client_conn", name: "max_client_conn of PgBouncer is", max: number(config, "max_client_conn"),
+		raise: "max_client_conn = %d in PgBouncer's configuration"}).judge(e.plan))
 	e.Add(Finding{
 		Level: Note, Check: "default_pool_size", Found: fmt.Sprintf("default_pool_size of PgBouncer is %s: so many sessions of the server serve all clients of a user and a database", config["default_pool_size"]),
 		Follows: "more statements at a time wait in PgBouncer, where pooldriver does not see them",

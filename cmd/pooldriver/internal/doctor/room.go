@@ -9,8 +9,7 @@ type limit struct {
 	max      int
 	reserved int    // not for this program
 	others   int    // connections of other programs that count
-	ours     int    // connections of this program that are open now
-	raise    string // what to type to raise it
+	raise    string // what to type to raise it to a number
 }
 
 // free is how many connections all processes of the program together may have.
@@ -34,7 +33,7 @@ func (l *limit) judge(p *Plan) Finding {
 		return f
 	case each == 0:
 		f.Follows = fmt.Sprintf("not every process gets even one connection, and its dials fail: raise the limit by %d, end other sessions, or put a pooler in front of the server", p.Need()-l.free())
-		f.Type = l.raise
+		f.Type = fmt.Sprintf(l.raise, l.max+p.Need()-l.free())
 	case p.MaxConns*p.Replicas <= l.free():
 		f.Follows = fmt.Sprintf("it fits, except during a rollout: then the server refuses up to %s, and new processes may get none", over)
 		f.Type = fmt.Sprintf("pool_max_conns=%d", each)
@@ -45,6 +44,3 @@ func (l *limit) judge(p *Plan) Finding {
 	f.Level = Bad
 	return f
 }
-
-// spare is how many connections are neither used nor reserved now.
-func (l *limit) spare() int { return max(0, l.free()-l.ours) }

@@ -35,12 +35,31 @@ type exam struct {
 	db      *sql.DB
 	conn    *sql.Conn // all questions use it
 	pid     uint64    // the server's number of conn, as its login has told it; 0: not known
-	limits  []limit
+
+	facts
 }
 
-// Server connects as the program would, with two connections at most, and adds what it finds to r. It
-// returns how many connections are neither used nor reserved now; negative: not known.
-func Server(ctx context.Context, r *Report, dsn string, p *Plan) (spare int) {
+// facts are what a session can see of its server.
+type facts struct {
+	clients
+	set         map[string]string // settings of the server and of the session, and its counters
+	standby     bool
+	superuser   bool // may use the connections that are reserved for superusers
+	privileged  bool // may use reserved_connections
+	perRole     int  // negative: no limit
+	perDatabase int
+	writable    []string // hosts of pool_replicas where the account may write
+	encrypted   bool
+	pooled      bool // a pooler is between the program and the server
+	shared      bool // it lends one session to several of our connections
+}
+
+func (f *facts) milliseconds(name string) time.Duration {
+	return time.Duration(number(f.set, name)) * time.Millisecond
+}
+
+// Server connects as the program would, with two connections at most, and adds what it finds to r.
+func Server(ctx context.Context, r *Report, dsn string, p *Plan) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	e := &exam{Report: r, plan: p, dsn: dsn}
@@ -55,15 +74,16 @@ func Server(ctx context.Context, r *Report, dsn string, p *Plan) (spare int) {
 		dsn = setsJournal.ReplaceAllString(dsn, "") // it would change the file
 	}
 	if e.fileIsMissing() {
-		return -1
+		return
 	}
 	e.c = open(dsn, 2, func(c *pooldriver.Config) {
 		c.Reset = pooldriver.ResetOff // behind a pooler it would reach the sessions of others
+		c.Replicas = nil              // each is examined by itself
 	})
 	e.db = sql.OpenDB(e.c)
 	defer func() { _ = e.db.Close() }()
 	if !e.login(ctx) {
-		return -1
+		return
 	}
 	defer func() { _ = e.conn.Close() }()
 	switch e.dialect {
@@ -76,14 +96,8 @@ func Server(ctx context.Context, r *Report, dsn string, p *Plan) (spare int) {
 	default:
 		e.Add(Finding{Level: Note, Check: "server", Found: "doctor does not know the limits of " + e.dialect})
 	}
-	e.hosts()
-	spare = -1
-	for _, l := range e.limits {
-		if spare < 0 || l.spare() < spare {
-			spare = l.spare()
-		}
-	}
-	return spare
+	e.replicas(ctx, dsn)
+	e.check()
 }
 
 // execMode is pgx's parameter that says how statements are sent.
@@ -113,14 +127,6 @@ func open(dsn string, most int, options ...pooldriver.Option) *pooldriver.Connec
 		c.BreakerFailures, c.LeakAfter, c.SlowQuery, c.TaskTimeout = 0, 0, 0, 0
 		c.Logger = slog.New(slog.DiscardHandler)
 	})...)
-}
-
-// Open opens the database for a load. SQLite's connections refuse to write.
-func Open(dsn string, most int) *sql.DB {
-	if d, err := dialects.Find(dsn); err == nil && d.Name() == "sqlite" {
-		dsn = withParam(setsJournal.ReplaceAllString(dsn, ""), "_pragma", "query_only(1)")
-	}
-	return sql.OpenDB(open(dsn, most))
 }
 
 // fileIsMissing reports whether the DSN names a file of SQLite that does not exist: SQLite would make it.
@@ -187,8 +193,7 @@ func (e *exam) refused(err error) Finding {
 	if d, known := dialects.Find(e.dsn); known == nil {
 		full = d.Diagnose(err)&dialects.ServerFull != 0
 	}
-	cause := e.c.Stats().DialsFailing.Cause
-	switch {
+	switch cause := e.c.Stats().DialsFailing.Cause; {
 	case full:
 		f.Follows = "the server, or a pooler before it, is full for this user: a process that has no connection yet fails"
 		f.Type = "as administrator: SELECT usename, application_name, count(*) FROM pg_stat_activity GROUP BY 1, 2"
@@ -203,9 +208,14 @@ func (e *exam) refused(err error) Finding {
 		f.Type = "getent hosts " + hostOf(e.c.Hosts())
 	case cause == pooldriver.DialNoAnswer:
 		f.Follows = "nothing answers: a firewall, a wrong address, or a server that hangs"
+	case answered.MatchString(err.Error()):
+		f.Follows, f.Type = "the server answers, and refuses us: the program gets no connection", ""
 	}
 	return f
 }
+
+// answered finds the error of a server that was reached: the network needs no look.
+var answered = regexp.MustCompile(`SQLSTATE|Error [0-9]+ \(|x509|certificate|target_session_attrs|read.only`)
 
 // dial is a command that tries to reach the first server, or the file.
 func (e *exam) dial() string {
@@ -231,23 +241,6 @@ func hostOf(hosts []string) string {
 		return host
 	}
 	return hosts[0]
-}
-
-// hosts judges a list of servers.
-func (e *exam) hosts() {
-	if hosts := e.c.Hosts(); len(hosts) > 1 && e.plan.params["target_session_attrs"] == "" {
-		e.Add(Finding{
-			Level: Warn, Check: "hosts", Found: fmt.Sprintf("the DSN has %d servers, and no target_session_attrs", len(hosts)),
-			Follows: "the pool takes any server that accepts the login, also a standby, which refuses to write",
-			Type:    "target_session_attrs=read-write",
-		})
-	}
-}
-
-// limit judges a limit, and remembers it.
-func (e *exam) limit(l limit) {
-	e.limits = append(e.limits, l)
-	e.Add(l.judge(e.plan))
 }
 
 // values asks for rows of a name and a value.

@@ -62,7 +62,7 @@ func shared(s *sqltext.Statement, i int, transaction bool) dialects.Effect {
 	return s.Scan(i)
 }
 
-// rereads is Rereads if one of the variables that are assigned is not known to be harmless.
+// rereads returns dialects.Rereads if one of the variables that are assigned is not known to be harmless.
 func rereads(s *sqltext.Statement, i int) dialects.Effect {
 	known := s.Is(i, "transaction") || isScope(s, i) && s.Is(i+1, "transaction")
 	for ; !s.Mark(i, sqltext.End); i++ {

@@ -151,7 +151,7 @@ func update(s *sqltext.Statement, i int) dialects.Effect {
 
 // clause reports whether a word that the server does not reserve is syntax, by what follows it.
 func clause(s *sqltext.Statement, i int) bool {
-	past := s.Past(i + 1)
+	past := s.BehindClosingParen(i + 1)
 	switch {
 	case s.Is(i, "operator"):
 		for i += 2; s.At(i).IsName() && s.Mark(i+1, '.'); i += 2 {

@@ -99,7 +99,7 @@ func setConfig(s *sqltext.Statement, i int) dialects.Effect {
 		return hidden
 	}
 	parameter := name[1 : len(name)-1]
-	e, past := changes(parameter), s.Past(i+1)
+	e, past := changes(parameter), s.BehindClosingParen(i+1)
 	switch local := s.Is(past-2, "true") && s.Mark(past-3, ','); {
 	case !local, s.Mark(i-1, '.') && !s.InCatalog(i):
 		return e | dialects.Stateful

@@ -74,6 +74,7 @@ func (Texts) Effect(query string) dialects.Effect { return language.Effect(query
 func (Texts) Outline(query string) string         { return language.Outline(query) }
 func (Texts) OnlyReads(query string) bool         { return language.OnlyReads(query) }
 func (Texts) AsksBack(query string) bool          { return language.AsksBack(query) }
+func (Texts) TakesLocks(string) bool              { return false }
 
 // watch looks at a word by which a query may write: a verb is no column, and not the function replace(a, b, c).
 // One of the PRAGMAs that can be read as a table works on the file. Its name in quotes is not seen.
