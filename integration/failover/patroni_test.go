@@ -161,6 +161,7 @@ func (g *program) readingBack(ctx context.Context, l *load, transfer ledger.Tran
 // served that are ours, restore brings the former leader back.
 func (p *onPatroni) strike(t *testing.T, name string, strike func(leader *testbed.Server), restore func(former *testbed.Server)) {
 	t.Helper()
+	p.WaitStandbys(t) // the programs' last wait may have seen Patroni choose another one
 	former := p.Leader(t)
 	for _, g := range p.programs {
 		g.before = g.load.failed.Load()

@@ -119,6 +119,7 @@ func StartPatroni(t testing.TB) *Patroni {
 			title: "Patroni " + name, port: s.Engine.port(), network: n, alias: name, user: "postgres", entrypoint: []string{"sh", "/node.sh"},
 			files: []testcontainers.ContainerFile{textFile("/node.sh", patroniNode), textFile("/patroni.yml", patroniConfig(name)), textFile("/etcd.cfg", etcdProxy)},
 		})
+		t.Cleanup(s.closeAdmin)
 		p.Nodes[i] = s
 	}
 	for _, s := range p.Nodes {
@@ -208,14 +209,16 @@ func (p *Patroni) Leader(t testing.TB, but ...*Server) *Server {
 	return nil
 }
 
-// WaitStandbys returns when a standby follows the leader synchronously, and the other one follows, too. It
-// does not wait for long for the other: Patroni may have to copy its data anew.
+// WaitStandbys returns when a standby follows the leader synchronously, Patroni knows it as the one that may
+// become the leader, and the other one follows, too. It does not wait for long for the other: Patroni may
+// have to copy its data anew.
 func (p *Patroni) WaitStandbys(t testing.TB) {
 	t.Helper()
 	const patience = 30 * time.Second
 	for begun := time.Now(); time.Since(begun) < startTimeout; time.Sleep(20 * time.Millisecond) {
-		following, synchronous := p.standbys(t.Context(), p.Leader(t))
-		if synchronous && (following == 2 || time.Since(begun) > patience) {
+		leader := p.Leader(t)
+		following, synchronous := p.standbys(t.Context(), leader)
+		if synchronous && (following == 2 || time.Since(begun) > patience) && p.hasHeir(t.Context(), leader) {
 			return
 		}
 	}
@@ -231,6 +234,14 @@ func (p *Patroni) standbys(ctx context.Context, leader *Server) (following int, 
 			FROM pg_stat_replication WHERE state = 'streaming'`).Scan(&following, &synchronous) // it may be gone: then none follows it
 	}
 	return following, synchronous
+}
+
+// hasHeir asks Patroni, which names a synchronous standby a moment after the leader has one, and until then chooses
+// no other leader.
+func (p *Patroni) hasHeir(ctx context.Context, leader *Server) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return execute(ctx, leader.container, "sh", "-c", "curl -sf http://"+leader.options.alias+":8008/cluster | grep -q sync_standby") == nil
 }
 
 // SwitchOver asks Patroni to make another server the leader.

@@ -250,14 +250,18 @@ func (s *Server) ReadFile(t testing.TB, path string) []byte {
 
 // Terminate removes the server and its data.
 func (s *Server) Terminate() error {
+	s.closeAdmin()
+	if s.authority != nil {
+		s.authority.remove()
+	}
+	return s.container.Terminate(context.Background(), testcontainers.StopTimeout(0))
+}
+
+func (s *Server) closeAdmin() {
 	s.mu.Lock()
 	admin := s.admin
 	s.mu.Unlock()
 	if admin != nil {
 		_ = admin.Close() // The server goes anyway.
 	}
-	if s.authority != nil {
-		s.authority.remove()
-	}
-	return s.container.Terminate(context.Background(), testcontainers.StopTimeout(0))
 }
