@@ -340,7 +340,8 @@ func (c *Connector) Ready(ctx context.Context) error {
 // Drain ends the use of the pool, and work that has begun gets no error. A service calls it after
 // SIGTERM, when its server accepts no more requests. Drain refuses new work, waits until no
 // connection is in use, and closes the connector as Close does. When Drain returns nil, the
-// server has ended all connections; replicas were told to.
+// server has ended all connections. Replicas were told to, and Drain waits for that for a second at
+// most: one of them may be silent.
 //
 // This work may finish: whoever has a connection (a transaction, a *sql.Conn that has run a
 // statement, open rows, Raw, a task with session state), with all statements of the same task and

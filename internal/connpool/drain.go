@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/pooldriver/pooldriver/internal/ctxerr"
@@ -27,7 +28,8 @@ type Begun struct {
 	First func() error
 	// Last is called when all other work is over.
 	Last func()
-	// Hasty: nothing was written, so the server is only told to end what is idle. It may be silent.
+	// Hasty: nothing was written, so Drain waits for the ends of connections no longer than Close. The server may be
+	// silent.
 	Hasty bool
 }
 
@@ -44,6 +46,13 @@ func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 	if !p.closeUnused(ctx, begun) {
 		return p.notDrained(ctx, begun)
 	}
+	if begun.Hasty {
+		var last sync.WaitGroup
+		last.Go(begun.Last)
+		p.Close()
+		last.Wait()
+		return nil
+	}
 	if err := p.pool.CloseContext(ctx); err != nil {
 		return fmt.Errorf("pooldriver: draining %s: all work is done, but not all connections are closed: %w", p.report.Target(), err)
 	}
@@ -54,7 +63,7 @@ func (p *Pool) Drain(ctx context.Context, begun Begun) error {
 
 // closeUnused waits until all work that has begun is over, and then closes the pool; see
 // pool.CloseUnused. It waits for dials, too, but not for long: a server may not notice at once
-// that a dial was given up. It returns false if ctx ends first.
+// that a dial was given up, which is no matter if Drain is hasty. It returns false if ctx ends first.
 func (p *Pool) closeUnused(ctx context.Context, begun Begun) bool {
 	look := time.NewTicker(drainLook)
 	defer look.Stop()
@@ -66,7 +75,7 @@ func (p *Pool) closeUnused(ctx context.Context, begun Begun) bool {
 			unused = time.Time{}
 		case s.Creating > 0 && unused.IsZero():
 			unused = time.Now()
-		case s.Creating > 0 && time.Since(unused) < closeWait:
+		case s.Creating > 0 && time.Since(unused) < closeWait && !begun.Hasty:
 		case p.pool.CloseUnused(s.Moves):
 			return true
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +27,7 @@ type replicated struct {
 	ahead    atomic.Bool            // the primary has flushed what the replica does not get
 	starts   atomic.Int64           // of the server
 	asking   atomic.Pointer[func()] // is called by Written after it knows the position
+	silent   atomic.Bool            // it ends no connection
 }
 
 func newReplicated() *replicated {
@@ -86,6 +88,13 @@ func (s *positioned) Replayed(context.Context, bool) (dialects.ReplicaState, err
 		return dialects.ReplicaState{}, errors.New("the server was restarted")
 	}
 	return dialects.ReplicaState{Position: strconv.FormatInt(s.of.position.Load(), 10), Standby: s.of.standby}, nil
+}
+
+func (s *positioned) Close(ctx context.Context) error {
+	if s.of.silent.Load() {
+		<-ctx.Done()
+	}
+	return errors.Join(ctx.Err(), s.Session.Close(ctx))
 }
 
 // openReplicated opens a Connector with the replica of d. Where a read ran is what it reads.
@@ -172,6 +181,23 @@ func TestWorkOnAReplicaMayFinishOnThePrimaryWhileTheConnectorDrains(t *testing.T
 	require.NoError(t, <-drained)
 	require.Empty(t, d.Server.State().Sessions)
 	require.Empty(t, d.replica.Server.State().Sessions)
+}
+
+func TestDrainWaitsForASilentReplicaForASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newReplicated()
+		db, c := openReplicated(t, d)
+		require.True(t, isOnReplica(t, pooldriver.Replica(t.Context()), d, db))
+		d.replica.silent.Store(true)
+		c.Flush() // it is told to end its connection before Drain begins
+		synctest.Wait()
+		begun := time.Now()
+		require.NoError(t, c.Drain(t.Context()))
+		require.LessOrEqual(t, time.Since(begun), time.Second+10*time.Millisecond)
+		require.Empty(t, d.Server.State().Sessions, "the primary has ended all connections")
+		time.Sleep(time.Minute) // as long as the pool of the replica waits for the ends of its connections
+		require.Empty(t, d.replica.Server.State().Sessions)
+	})
 }
 
 func TestARolledBackTransactionMayHaveCommitted(t *testing.T) {
