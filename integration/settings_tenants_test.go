@@ -29,7 +29,7 @@ var (
 	oneEnds   = randomtest.Rounds(20, 400)
 )
 
-// TestNoTenantSeesAnotherOnesRows has 16 programs of 100 tenants share four connections,
+// TestNoTenantSeesAnotherOnesRows has 16 programs (64 with pipelines) of 100 tenants share four connections (two),
 // while contexts end at random and an administrator kills connections. The server decides
 // which rows a statement sees, by the settings that are in force there: by a policy on
 // PostgreSQL, by a view on MariaDB. A context without settings sees no row.
@@ -65,9 +65,10 @@ func (f tenantFront) run(t *testing.T, on database, goal int64, random *rand.Ran
 		on, connections = on.with("pool_pipeline=16"), 2 // so that reads wait
 	}
 	db, c := on.open(t, connections)
-	h := &house{T: t, db: db, database: on}
+	h := &house{T: t, db: db, database: on, programs: 16}
 	h.done = func() bool { return h.answered.Load() >= goal }
 	if f.name == "pipelines" { // what else is answered is beside the goal
+		h.programs = 64
 		h.done = func() bool { return int64(c.Stats().Pipelined) >= goal }
 	}
 	h.run(random)
@@ -108,8 +109,9 @@ func tenantName(tenant int) string { return fmt.Sprintf("it's %d", tenant) }
 type house struct {
 	*testing.T
 	database
-	db   *sql.DB
-	done func() bool
+	db       *sql.DB
+	programs int
+	done     func() bool
 
 	answered, rows, others, failed, kills atomic.Int64
 }
@@ -122,7 +124,7 @@ func (h *house) run(random *rand.Rand) {
 	defer end()
 	var killer, all sync.WaitGroup
 	killer.Go(func() { h.kill(over) })
-	for range 16 {
+	for range h.programs {
 		seed := random.Uint64()
 		own := rand.New(rand.NewPCG(seed, seed))
 		all.Go(func() {
