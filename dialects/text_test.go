@@ -23,3 +23,14 @@ func TestWhatManipulatesDataOnly(t *testing.T) {
 		require.Equal(t, only, OnlyData(query), query)
 	}
 }
+
+func TestWhatARollbackLeaves(t *testing.T) {
+	for query, leaves := range map[string]bool{
+		"SELECT SetVal('s', 1)": true,
+		"SELECT pg_catalog.pg_logical_emit_message(false, 'a', 'b')": true,
+		`SELECT U&"set\0076al"('s', 1)`:                              true,
+		"INSERT INTO t (a) VALUES (nextval('s'))":                    false,
+	} {
+		require.Equal(t, leaves, OutlastsRollback(query), query)
+	}
+}

@@ -494,7 +494,7 @@ func TestTheFirstStatementOfALazyTransactionMovesToAnotherConnection(t *testing.
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
 	witness, bare := account.Witness(t), account.OpenBare(t)
 	_, err := bare.Exec(`CREATE TABLE t (a int); CREATE FUNCTION own() RETURNS int LANGUAGE sql AS 'INSERT INTO t VALUES (1) RETURNING a';
-		CREATE PROCEDURE inserts() LANGUAGE sql AS 'INSERT INTO t VALUES (1)'`)
+		CREATE PROCEDURE inserts() LANGUAGE sql AS 'INSERT INTO t VALUES (1)'; CREATE SEQUENCE s`)
 	require.NoError(t, err)
 	c := pooldriver.New(account.URL("pool_lazy_begin=true", "pool_max_conns=2"))
 	db := sql.OpenDB(c)
@@ -508,6 +508,7 @@ func TestTheFirstStatementOfALazyTransactionMovesToAnotherConnection(t *testing.
 		{"INSERT INTO t VALUES ($1)", []any{1}, true},
 		{"WITH w AS (INSERT INTO t VALUES ($1) RETURNING a) SELECT a FROM w", []any{1}, true},
 		{"SELECT own()", nil, false},
+		{"INSERT INTO t SELECT SetVal('s', last_value + 100) FROM s", nil, false},
 		{"CALL inserts()", nil, false},
 		{"INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)", nil, false},
 	} {

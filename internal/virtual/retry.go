@@ -65,9 +65,9 @@ func (op *operation) outcomeOf(err error, executes bool) outcome {
 }
 
 // undone reports whether nothing is left of op on a server whose connection is lost: op began its
-// transaction, COMMIT was not sent, and its text neither ends a transaction nor runs unknown code.
+// transaction, COMMIT was not sent, and its text neither ends a transaction nor runs unknown code, nor does what a rollback leaves.
 func undone(op *operation) bool {
-	return op.begins && op.Direct == nil && op.Effect == dialects.Clean && dialects.OnlyData(op.Text)
+	return op.begins && op.Direct == nil && op.Effect == dialects.Clean && dialects.OnlyData(op.Text) && !dialects.OutlastsRollback(op.Text)
 }
 
 // outcome describes an operation that has failed.
