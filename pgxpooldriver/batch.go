@@ -59,8 +59,8 @@ var (
 )
 
 // sendBatch sends a batch of a Conn or transaction.
-func (l *link) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	r, err := l.newBatch(ctx, b, false)
+func (l *link) sendBatch(ctx context.Context, h handle, b *pgx.Batch) pgx.BatchResults {
+	r, err := l.newBatch(ctx, h, b, false)
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
@@ -68,24 +68,28 @@ func (l *link) sendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 }
 
 // newBatch sends a batch. owns: the link ends with its results.
-func (l *link) newBatch(ctx context.Context, b *pgx.Batch, owns bool) (*batch, error) {
+func (l *link) newBatch(ctx context.Context, h handle, b *pgx.Batch, owns bool) (*batch, error) {
 	if pgx.FailedBatchResults(b, errBatchBegins).Tx() != nil {
 		return nil, errBatchBegins
 	}
 	r := &batch{stream: stream{link: l, ctx: ctx, owns: owns}, queries: b.QueuedQueries}
 	r.source.owner = r
 	if len(r.queries) == 0 {
-		return r, nil
+		_, err := l.raw(h)
+		return r, err
 	}
 	call, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if r.driverRows, err = l.execute(ctx, call); err != nil {
+	if r.driverRows, err = l.execute(ctx, h, call); err != nil {
 		return nil, err
 	}
 	if !owns {
-		l.open(r)
+		if err := l.open(h, r); err != nil {
+			r.leave()
+			return nil, err
+		}
 	}
 	return r, nil
 }

@@ -46,6 +46,23 @@ type inner interface {
 	leave()
 }
 
+// handle is a Conn or a transaction of the program, by which it calls the link; nil: a call of the Pool, which ends itself.
+// A call that waits for the link finds it ended if another goroutine has ended it meanwhile: others may have the link then.
+type handle interface {
+	ended() error // under link.mu
+}
+
+// lockFor takes the lock for a call by h, unless h has ended.
+func (l *link) lockFor(h handle) (err error) {
+	l.mu.Lock()
+	if h != nil {
+		if err = h.ended(); err != nil {
+			l.mu.Unlock()
+		}
+	}
+	return err
+}
+
 // errLeft is the error of rows that were not read to their end before.
 var errLeft = errors.New("pgxpooldriver: the Conn was released, or the transaction has ended, while these rows or results were open, so they were closed: read or close them before")
 
@@ -55,11 +72,14 @@ var (
 	errInTx = errors.New("pgxpooldriver: a transaction was begun or ended on the connection that Conn has lent: end it there first, or begin it here")
 )
 
-// open says that in is open. Whoever owns the link is not told: the link ends with it.
-func (l *link) open(in inner) {
-	l.mu.Lock()
+// open says that in, which h has opened, is open, unless h has ended meanwhile. Whoever owns the link is not told: the link ends with it.
+func (l *link) open(h handle, in inner) error {
+	if err := l.lockFor(h); err != nil {
+		return err
+	}
 	defer l.mu.Unlock()
 	l.inner = append(l.inner, in)
+	return nil
 }
 
 // end says that in is closed. If in owns the link, the link ends, too.
@@ -144,8 +164,10 @@ func (l *link) discard() {
 }
 
 // execute runs a call under the lock.
-func (l *link) execute(ctx context.Context, call direct.Call) (driver.Rows, error) {
-	l.mu.Lock()
+func (l *link) execute(ctx context.Context, h handle, call direct.Call) (driver.Rows, error) {
+	if err := l.lockFor(h); err != nil {
+		return nil, err
+	}
 	defer l.mu.Unlock()
 	return l.executeLocked(ctx, call)
 }
@@ -171,15 +193,19 @@ func (l *link) sendLent(ctx context.Context, sender direct.Sender) (rows driver.
 }
 
 // raw is pgx's own connection if it is lent.
-func (l *link) raw() *pgx.Conn {
-	l.mu.Lock()
+func (l *link) raw(h handle) (*pgx.Conn, error) {
+	if err := l.lockFor(h); err != nil {
+		return nil, err
+	}
 	defer l.mu.Unlock()
-	return l.lent
+	return l.lent, nil
 }
 
 // lend lends pgx's own connection until endLoan.
-func (l *link) lend(ctx context.Context) (*pgx.Conn, error) {
-	l.mu.Lock()
+func (l *link) lend(ctx context.Context, h handle) (*pgx.Conn, error) {
+	if err := l.lockFor(h); err != nil {
+		return nil, err
+	}
 	defer l.mu.Unlock()
 	return l.lendLocked(ctx)
 }
@@ -283,12 +309,14 @@ func (e *execution) Send(ctx context.Context, dc driver.Conn, opts direct.SendOp
 	return nil, err
 }
 
-func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.CommandTag, error) {
+func (l *link) doExec(ctx context.Context, h handle, text string, args []any) (pgconn.CommandTag, error) {
 	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return pgconn.CommandTag{}, err
 	}
-	l.mu.Lock()
+	if err := l.lockFor(h); err != nil {
+		return pgconn.CommandTag{}, err
+	}
 	defer l.mu.Unlock()
 	l.exec = execution{text: text, args: args}
 	_, err = l.executeLocked(ctx, direct.Call{Text: text, Args: values(args), Effect: effect, Sender: &l.exec})
@@ -300,13 +328,17 @@ func (l *link) doExec(ctx context.Context, text string, args []any) (pgconn.Comm
 // errCopying is the error of a Commit or Rollback meanwhile, after which the transaction is as it was.
 var errCopying = errors.New("pgxpooldriver: a CopyFrom of this transaction is running: end the transaction when it has returned")
 
-func (l *link) copyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (n int64, err error) {
-	if c := l.raw(); c != nil {
+func (l *link) copyFrom(ctx context.Context, h handle, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (n int64, err error) {
+	if c, err := l.raw(h); err != nil {
+		return 0, err
+	} else if c != nil {
 		return c.CopyFrom(ctx, table, columns, src)
 	}
 	// src is code of the program, which may use its task and this link. So the connection is lent, and nothing is locked:
 	// statements of the link are errors, as with pgx.
-	l.mu.Lock()
+	if err := l.lockFor(h); err != nil {
+		return 0, err
+	}
 	loan, err := l.conn.Lend(ctx, 0)
 	l.copying = err == nil
 	l.mu.Unlock()
@@ -337,9 +369,9 @@ func (l *link) copyFrom(ctx context.Context, table pgx.Identifier, columns []str
 // errPanicked ends a loan whose connection nobody knows any more.
 var errPanicked = fmt.Errorf("pgxpooldriver: a CopyFrom has panicked, so its connection is closed: %w", driver.ErrBadConn)
 
-func (l *link) prepare(ctx context.Context, name, text string) (*pgconn.StatementDescription, error) {
+func (l *link) prepare(ctx context.Context, h handle, name, text string) (*pgconn.StatementDescription, error) {
 	p := &preparation{name: name, text: text}
-	_, err := l.execute(ctx, direct.Call{Text: text, Effect: dialects.NamedPrepared, Sender: p})
+	_, err := l.execute(ctx, h, direct.Call{Text: text, Effect: dialects.NamedPrepared, Sender: p})
 	return p.description, err
 }
 
@@ -364,8 +396,10 @@ func (l *link) attach(ctx context.Context) error {
 	return l.conn.Attach(ctx)
 }
 
-func (l *link) ping(ctx context.Context) error {
-	l.mu.Lock()
+func (l *link) ping(ctx context.Context, h handle) error {
+	if err := l.lockFor(h); err != nil {
+		return err
+	}
 	defer l.mu.Unlock()
 	if l.lent != nil {
 		return l.lent.Ping(ctx)

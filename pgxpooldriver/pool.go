@@ -70,7 +70,7 @@ func callOnce[T any](ctx context.Context, p *Pool, keeps bool, fn func(*link) (T
 
 // Exec executes a statement.
 func (p *Pool) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return call(ctx, p, false, func(l *link) (pgconn.CommandTag, error) { return l.doExec(ctx, sql, args) })
+	return call(ctx, p, false, func(l *link) (pgconn.CommandTag, error) { return l.doExec(ctx, nil, sql, args) })
 }
 
 // Query runs a query. Its connection goes back when the rows are closed.
@@ -79,7 +79,7 @@ func (p *Pool) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, er
 }
 
 func (p *Pool) query(ctx context.Context, sql string, args []any) (*rows, error) {
-	r, err := call(ctx, p, true, func(l *link) (*rows, error) { return l.query(ctx, sql, args, true) })
+	r, err := call(ctx, p, true, func(l *link) (*rows, error) { return l.query(ctx, nil, sql, args, true) })
 	if err != nil {
 		return failedRows(err), err
 	}
@@ -94,7 +94,7 @@ func (p *Pool) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
 
 // SendBatch sends a batch. Its connection goes back when the results are closed.
 func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	r, err := call(ctx, p, true, func(l *link) (*batch, error) { return l.newBatch(ctx, b, true) })
+	r, err := call(ctx, p, true, func(l *link) (*batch, error) { return l.newBatch(ctx, nil, b, true) })
 	if err != nil {
 		return pgx.FailedBatchResults(b, err)
 	}
@@ -103,7 +103,7 @@ func (p *Pool) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 
 // CopyFrom copies rows into a table.
 func (p *Pool) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	return callOnce(ctx, p, false, func(l *link) (int64, error) { return l.copyFrom(ctx, table, columns, src) })
+	return callOnce(ctx, p, false, func(l *link) (int64, error) { return l.copyFrom(ctx, nil, table, columns, src) })
 }
 
 // Begin begins a transaction.
@@ -111,7 +111,7 @@ func (p *Pool) Begin(ctx context.Context) (pgx.Tx, error) { return p.BeginTx(ctx
 
 // BeginTx begins a transaction. Its connection goes back when it ends.
 func (p *Pool) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
-	return call(ctx, p, true, func(l *link) (pgx.Tx, error) { return l.begin(ctx, opts, true, nil) })
+	return call(ctx, p, true, func(l *link) (pgx.Tx, error) { return l.begin(ctx, nil, opts, true) })
 }
 
 // Acquire takes a connection until its Release. In a task it is the task's session.
@@ -120,7 +120,7 @@ func (p *Pool) Acquire(ctx context.Context) (*Conn, error) {
 		if err := l.attach(ctx); err != nil {
 			return nil, err
 		}
-		return &Conn{l, context.WithoutCancel(ctx)}, nil
+		return &Conn{link: l, ctx: context.WithoutCancel(ctx)}, nil
 	})
 }
 
@@ -136,7 +136,7 @@ func (p *Pool) AcquireFunc(ctx context.Context, fn func(*Conn) error) error {
 
 // Ping asks the server for a sign of life.
 func (p *Pool) Ping(ctx context.Context) error {
-	_, err := call(ctx, p, false, func(l *link) (struct{}, error) { return struct{}{}, l.ping(ctx) })
+	_, err := call(ctx, p, false, func(l *link) (struct{}, error) { return struct{}{}, l.ping(ctx, nil) })
 	return err
 }
 

@@ -282,30 +282,33 @@ func (s *stream) finish() (err error) {
 	return err
 }
 
-func (l *link) doQuery(ctx context.Context, text string, args []any) (pgx.Rows, error) {
-	return l.query(ctx, text, args, false)
+func (l *link) doQuery(ctx context.Context, h handle, text string, args []any) (pgx.Rows, error) {
+	return l.query(ctx, h, text, args, false)
 }
 
-func (l *link) doQueryRow(ctx context.Context, text string, args []any) pgx.Row {
-	rows, _ := l.query(ctx, text, args, false)
+func (l *link) doQueryRow(ctx context.Context, h handle, text string, args []any) pgx.Row {
+	rows, _ := l.query(ctx, h, text, args, false)
 	return (*row)(rows)
 }
 
 // query runs a query. owns: the link ends with its rows.
-func (l *link) query(ctx context.Context, text string, args []any, owns bool) (*rows, error) {
+func (l *link) query(ctx context.Context, h handle, text string, args []any, owns bool) (*rows, error) {
 	text, args, effect, err := rewrite(ctx, text, args)
 	if err != nil {
 		return failedRows(err), err
 	}
 	q := &query{stream: stream{link: l, ctx: ctx, owns: owns}, source: source{text: text, args: args}}
 	q.source.owner = q
-	q.driverRows, err = l.execute(ctx, direct.Call{Text: text, Args: values(args), ReturnsRows: true, Effect: effect, Sender: &q.source})
+	q.driverRows, err = l.execute(ctx, h, direct.Call{Text: text, Args: values(args), ReturnsRows: true, Effect: effect, Sender: &q.source})
 	if err != nil {
 		return failedRows(err), err
 	}
 	q.feed, q.decoder = q, q.source.decoder
 	if !owns {
-		l.open(q)
+		if err := l.open(h, q); err != nil {
+			q.leave()
+			return failedRows(err), err
+		}
 	}
 	return &q.rows, nil
 }

@@ -20,7 +20,7 @@ type Tx struct {
 	around  *Tx  // in which Begin was called; nil: none
 	tx      driver.Tx
 	life    lifetime
-	closed  bool
+	closed  bool     // under link.mu
 	lent    bool     // pgx's own connection was lent before it began
 	lends   bool     // Conn or LargeObjects was called on it
 	objects *objects // of LargeObjects; nil: none
@@ -35,31 +35,31 @@ var levels = map[pgx.TxIsoLevel]sql.IsolationLevel{
 	pgx.RepeatableRead: sql.LevelRepeatableRead, pgx.Serializable: sql.LevelSerializable,
 }
 
-func (l *link) begin(ctx context.Context, opts pgx.TxOptions, owns bool, around *Tx) (pgx.Tx, error) {
+// begin begins a transaction of h; nil: of the Pool. If h is a transaction, it is a savepoint.
+func (l *link) begin(ctx context.Context, h handle, opts pgx.TxOptions, owns bool) (pgx.Tx, error) {
 	level, err := levelOf(opts)
 	if err != nil {
 		return nil, err
 	}
+	around, _ := h.(*Tx)
 	t := &Tx{link: l, owns: owns, around: around}
-	err = t.start(ctx, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly})
+	err = t.start(ctx, h, driver.TxOptions{Isolation: driver.IsolationLevel(level), ReadOnly: opts.AccessMode == pgx.ReadOnly})
 	if t.tx != nil && !owns && around == nil {
-		l.open(t)
-	}
-	if err != nil {
-		if t.tx != nil {
-			t.owns = false
-			_ = t.Rollback(ctx)
-		}
-		return nil, err
-	}
-	if text := furtherModes(opts); text != "" {
-		if _, err := l.doExec(ctx, text, nil); err != nil {
-			t.owns = false
-			_ = t.Rollback(ctx)
-			return nil, err
+		if left := l.open(h, t); err == nil {
+			err = left
 		}
 	}
-	return t, nil
+	if text := furtherModes(opts); err == nil && text != "" {
+		_, err = l.doExec(ctx, t, text, nil)
+	}
+	if err == nil {
+		return t, nil
+	}
+	if t.tx != nil {
+		t.owns = false
+		_ = t.Rollback(ctx)
+	}
+	return nil, err
 }
 
 // levelOf returns the isolation level, or an error if opts have what a transaction here cannot have.
@@ -84,9 +84,11 @@ func levelOf(opts pgx.TxOptions) (sql.IsolationLevel, error) {
 	return level, nil
 }
 
-func (t *Tx) start(ctx context.Context, opts driver.TxOptions) error {
+func (t *Tx) start(ctx context.Context, h handle, opts driver.TxOptions) error {
 	l := t.link
-	l.mu.Lock()
+	if err := l.lockFor(h); err != nil {
+		return err
+	}
 	defer l.mu.Unlock() // also if code of the program panics, such as a tracer of pgx
 	t.life.start(ctx)
 	t.lent = l.lent != nil
@@ -114,28 +116,27 @@ func furtherModes(opts pgx.TxOptions) string {
 	return "set transaction" + text
 }
 
-// isClosed reports whether the transaction, or one around it, has ended.
-func (t *Tx) isClosed() bool {
+// ended implements handle. A transaction has also ended if one around it has.
+func (t *Tx) ended() error {
 	for ; t != nil; t = t.around {
 		if t.closed {
-			return true
+			return pgx.ErrTxClosed
 		}
 	}
-	return false
+	return nil
 }
 
 // Begin begins a savepoint.
 func (t *Tx) Begin(ctx context.Context) (pgx.Tx, error) {
-	if t.isClosed() {
-		return nil, pgx.ErrTxClosed
-	}
-	return t.link.begin(ctx, pgx.TxOptions{}, false, t)
+	return t.link.begin(ctx, t, pgx.TxOptions{}, false)
 }
 
 // Commit commits. If ctx has ended before, the transaction is rolled back.
 func (t *Tx) Commit(ctx context.Context) error {
-	if err := ctx.Err(); err != nil && !t.isClosed() {
-		_ = t.Rollback(ctx)
+	if err := ctx.Err(); err != nil {
+		if closed := t.Rollback(ctx); closed == pgx.ErrTxClosed {
+			return closed
+		}
 		return err
 	}
 	return t.end(ctx, ctx, driver.Tx.Commit)
@@ -152,17 +153,16 @@ func (t *Tx) Rollback(ctx context.Context) error {
 
 // end ends the transaction. bound is the context of the statement that does so.
 func (t *Tx) end(ctx, bound context.Context, how func(driver.Tx) error) (err error) {
-	if t.isClosed() {
-		return pgx.ErrTxClosed
-	}
 	l := t.link
-	l.mu.Lock()
+	if err := l.lockFor(t); err != nil {
+		return err
+	}
 	copying := l.copying
+	t.closed = !copying // from now on no call by t gets the lock
 	l.mu.Unlock()
 	if copying {
 		return errCopying
 	}
-	t.closed = true
 	if t.around == nil {
 		l.leaveInside(t)
 	}
@@ -189,63 +189,42 @@ func (t *Tx) leave() { _ = t.Rollback(context.Background()) }
 
 // Exec executes a statement in the transaction.
 func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	if t.isClosed() {
-		return pgconn.CommandTag{}, pgx.ErrTxClosed
-	}
-	return t.link.doExec(ctx, sql, args)
+	return t.link.doExec(ctx, t, sql, args)
 }
 
 // Query runs a query in the transaction.
 func (t *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	if t.isClosed() {
-		return failedRows(pgx.ErrTxClosed), pgx.ErrTxClosed
-	}
-	return t.link.doQuery(ctx, sql, args)
+	return t.link.doQuery(ctx, t, sql, args)
 }
 
 // QueryRow runs a query of one row in the transaction.
 func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	if t.isClosed() {
-		return (*row)(failedRows(pgx.ErrTxClosed))
-	}
-	return t.link.doQueryRow(ctx, sql, args)
+	return t.link.doQueryRow(ctx, t, sql, args)
 }
 
 // CopyFrom copies rows into a table.
 func (t *Tx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, src pgx.CopyFromSource) (int64, error) {
-	if t.isClosed() {
-		return 0, pgx.ErrTxClosed
-	}
-	return t.link.copyFrom(ctx, table, columns, src)
+	return t.link.copyFrom(ctx, t, table, columns, src)
 }
 
 // SendBatch sends a batch in the transaction.
 func (t *Tx) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
-	if t.isClosed() {
-		return pgx.FailedBatchResults(b, pgx.ErrTxClosed)
-	}
-	return t.link.sendBatch(ctx, b)
+	return t.link.sendBatch(ctx, t, b)
 }
 
 // Prepare prepares a statement with a name, which ends with the transaction.
 func (t *Tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
-	if t.isClosed() {
-		return nil, pgx.ErrTxClosed
-	}
-	return t.link.prepare(ctx, name, sql)
+	return t.link.prepare(ctx, t, name, sql)
 }
 
 // Conn lends pgx's own connection until the transaction ends. Nobody knows what is done with it, so the session is
 // cleaned or replaced afterwards. Meanwhile the methods of the transaction use it, too, and other statements of the
 // task fail. Conn is nil if the transaction has ended or its connection is lost.
 func (t *Tx) Conn() *pgx.Conn {
-	if t.isClosed() {
-		return nil
-	}
-	if c := t.link.raw(); c != nil { // a transaction around t has it
+	if c, err := t.link.raw(t); c != nil || err != nil { // a transaction around t has it
 		return c
 	}
-	c, err := t.link.lend(context.Background())
+	c, err := t.link.lend(context.Background(), t)
 	if err != nil {
 		return nil
 	}
@@ -265,8 +244,11 @@ func (t *Tx) LargeObjects() pgx.LargeObjects {
 		if err != nil {
 			return pgx.LargeObjects{}
 		}
-		t.objects = &objects{tx}
-		t.link.open(t.objects)
+		o := &objects{tx}
+		if t.link.open(t, o) != nil {
+			return pgx.LargeObjects{}
+		}
+		t.objects = o
 	}
 	return t.objects.LargeObjects()
 }
