@@ -115,14 +115,8 @@ func (r *batch) prepare(ctx context.Context) (direct.Call, error) {
 	return call, nil
 }
 
-// leave implements inner. No function of the batch is called.
-func (r *batch) leave() {
-	if r.now != nil && !r.now.closed {
-		_ = r.now.fatal(errLeft)
-	}
-	r.end()
-	_ = r.fail(errLeft)
-}
+// leave implements inner.
+func (r *batch) leave() { r.stream.leave(r) }
 
 func (r *batch) kept() { r.keep(r) }
 
@@ -131,6 +125,8 @@ func (r *batch) begin() error {
 	switch {
 	case r.err != nil:
 		return r.err
+	case r.isLeft():
+		return r.fail(errLeft)
 	case r.closed:
 		return errBatchClosed
 	}
@@ -241,7 +237,10 @@ func (r *batch) Close() error {
 	if r.closed {
 		return r.err
 	}
-	defer r.end() // also if a function panics
+	defer r.end()   // also if a function panics
+	if r.isLeft() { // then none is called
+		_ = r.fail(errLeft)
+	}
 	for r.err == nil && !r.closed && r.at < len(r.queries) {
 		if fn := r.queries[r.at].Fn; fn != nil {
 			at := r.at

@@ -9,6 +9,7 @@ import (
 	"io"
 	"reflect"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -34,6 +35,8 @@ type feed interface {
 	next() ([][]byte, error)
 	// finish drops the further rows.
 	finish() (pgconn.CommandTag, error)
+	// isLeft reports whether the Conn was released, or the transaction has ended, maybe in another goroutine.
+	isLeft() bool
 }
 
 var _ pgx.Rows = (*rows)(nil)
@@ -55,7 +58,12 @@ func (r *rows) Close() {
 }
 
 // Err is the error with which the rows have ended.
-func (r *rows) Err() error { return r.err }
+func (r *rows) Err() error {
+	if !r.closed && r.feed.isLeft() {
+		return cmp.Or(r.err, errLeft)
+	}
+	return r.err
+}
 
 // CommandTag is known when the rows are closed.
 func (r *rows) CommandTag() pgconn.CommandTag { return r.tag }
@@ -71,6 +79,10 @@ func (r *rows) FieldDescriptions() []pgconn.FieldDescription {
 // Next goes to the next row.
 func (r *rows) Next() bool {
 	if r.closed {
+		return false
+	}
+	if r.feed.isLeft() { // some rows of a batch are in memory
+		_ = r.fatal(errLeft)
 		return false
 	}
 	values, err := r.feed.next()
@@ -100,6 +112,9 @@ func (r *rows) Scan(dest ...any) error {
 			return r.err
 		}
 		return errors.New("rows is closed")
+	}
+	if r.feed.isLeft() {
+		return r.fatal(errLeft)
 	}
 	fields, d := r.FieldDescriptions(), r.decoder
 	if len(fields) != len(r.values) {
@@ -140,6 +155,9 @@ func (r *rows) Values() ([]any, error) {
 	if r.closed {
 		return nil, errors.New("rows is closed")
 	}
+	if r.feed.isLeft() {
+		return nil, r.fatal(errLeft)
+	}
 	fields := r.FieldDescriptions()
 	values := make([]any, 0, len(fields))
 	for i, raw := range r.values {
@@ -169,7 +187,12 @@ func decode(types *pgtype.Map, f *pgconn.FieldDescription, raw []byte) (any, err
 }
 
 // RawValues are the bytes of the row, until the next call of Next or Close.
-func (r *rows) RawValues() [][]byte { return r.values }
+func (r *rows) RawValues() [][]byte {
+	if !r.closed && r.feed.isLeft() {
+		return nil
+	}
+	return r.values
+}
 
 // Conn is nil: the rows may be in memory, and their connection may have another user.
 func (r *rows) Conn() *pgx.Conn { return nil }
@@ -224,7 +247,8 @@ type stream struct {
 	dest       [1]driver.Value
 
 	unlink func() bool // ends the wait for the end of ctx; nil: nobody waits
-	lost   error       // ctx has ended
+	lost   error       // why others have closed driverRows
+	left   atomic.Bool // the Conn or transaction has ended. The rows' goroutine may be in the middle of a row: it learns so by its next call.
 }
 
 // keep is called under the session's lock when all rows are in memory, if they are not closed. A program may forget to close
@@ -233,22 +257,41 @@ func (s *stream) keep(in inner) { s.unlink = context.AfterFunc(s.ctx, func() { s
 
 // drop closes rows whose context has ended, beside their owner.
 func (s *stream) drop(in inner) {
-	l := s.link
-	l.mu.Lock()
-	set, owns := s.driverRows, s.owns
-	if set != nil { // else another call may have the link by now
-		_ = set.Close()
-		s.driverRows, s.owns, s.lost = nil, false, ctxerr.WhatEnded(s.ctx)
-	}
-	l.mu.Unlock()
+	dropped, owns := s.abandon(ctxerr.WhatEnded(s.ctx))
 	switch {
-	case set == nil:
+	case !dropped: // else another call may have the link by now
 	case owns:
-		l.discard() // the owner of the rows still has it
+		s.link.discard() // the owner of the rows still has it
 	default:
-		l.end(in, false)
+		s.link.end(in, false)
 	}
 }
+
+// leave closes rows whose Conn or transaction has ended, beside their owner, who may be another goroutine: what that
+// reads by (the decoder, the present row) stays its own.
+func (s *stream) leave(in inner) {
+	s.left.Store(true)
+	s.abandon(errLeft)
+	s.link.end(in, false)
+}
+
+// abandon closes the driver's rows, if they are open. Their owner gets why.
+func (s *stream) abandon(why error) (open, owns bool) {
+	s.link.mu.Lock()
+	defer s.link.mu.Unlock()
+	if s.driverRows == nil {
+		return false, false
+	}
+	_ = s.driverRows.Close()
+	owns = s.owns
+	s.driverRows, s.owns, s.lost = nil, false, why
+	if s.unlink != nil { // it was written before others let Close see that the rows are in memory
+		s.unlink()
+	}
+	return true, owns
+}
+
+func (s *stream) isLeft() bool { return s.left.Load() }
 
 // read returns the next value; own if the decoder has the row.
 func (s *stream) read(own driver.Value) (driver.Value, error) {
@@ -333,7 +376,7 @@ func (q *query) finish() (pgconn.CommandTag, error) {
 }
 
 // leave implements inner.
-func (q *query) leave() { _ = q.fatal(errLeft) }
+func (q *query) leave() { q.stream.leave(q) }
 
 func (q *query) kept() { q.keep(q) }
 

@@ -119,3 +119,52 @@ func begun(t *testing.T, b both, ofConn bool) (tx pgx.Tx, release func()) {
 	require.NoError(t, err)
 	return tx, c.Release
 }
+
+// TestRowsThatAreReadWhileTheirTransactionEndsAreRightOrAnError: their goroutine may be in the middle of a row, and another borrower
+// may read by the same connection.
+func TestRowsThatAreReadWhileTheirTransactionEndsAreRightOrAnError(t *testing.T) {
+	const text = "SELECT $1::text, g, repeat($1::text, 20) FROM generate_series(1, 3000) g"
+	b := open(t, "pool_max_conns=2")
+	query := map[string]func(tx pgx.Tx, mark string) (pgx.Rows, error){
+		"Query": func(tx pgx.Tx, mark string) (pgx.Rows, error) { return tx.Query(t.Context(), text, mark) },
+		"SendBatch": func(tx pgx.Tx, mark string) (pgx.Rows, error) {
+			batch := &pgx.Batch{}
+			batch.Queue(text, mark)
+			return tx.SendBatch(t.Context(), batch).Query()
+		},
+	}
+	for name, query := range query {
+		for round := range 60 {
+			tx, err := b.pool.Begin(t.Context())
+			require.NoError(t, err)
+			mark := strings.Repeat("x", 1+round%7)
+			rows, err := query(tx, mark)
+			require.NoError(t, err)
+			read, done := make(chan struct{}, 1), make(chan error, 1)
+			go func() {
+				for rows.Next() {
+					var s, twenty string
+					var n int
+					if rows.Scan(&s, &n, &twenty) == nil && (s != mark || twenty != strings.Repeat(mark, 20)) {
+						t.Errorf("%s: %q in place of %q", name, s, mark)
+					}
+					_, _ = rows.Values()
+					select {
+					case read <- struct{}{}:
+					default:
+					}
+				}
+				done <- rows.Err()
+			}()
+			for range 1 + round%3 {
+				<-read
+			}
+			require.NoError(t, tx.Rollback(t.Context()))
+			_, err = b.pool.Exec(t.Context(), "SELECT 1")
+			require.NoError(t, err)
+			if err := <-done; err != nil {
+				require.ErrorContains(t, err, "read or close them before")
+			}
+		}
+	}
+}
