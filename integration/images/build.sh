@@ -4,6 +4,7 @@
 # "build.sh" builds what Debian's stable suite has. The others come from suites that not every mirror
 # serves: "build.sh mysql" and "build.sh postgres" from the rolling one, "build.sh postgres-old" from
 # the suite before stable, and "build.sh patroni" what a cluster of Patroni needs, on PostgreSQL 17.
+# "build.sh initialised IMAGE" makes the data directory of IMAGE, from wherever that is.
 # Prints the image names as NAME=VALUE lines on stdout (one image alone without NAME=),
 # everything else on stderr. An image whose sources have not changed is not built again.
 set -euo pipefail
@@ -116,7 +117,20 @@ build_patroni() {
     build "$patroni" --build-arg BASE="$from" patroni
 }
 
+# build_initialised IMAGE: prints the name of IMAGE with its data directory.
+build_initialised() {
+    local id image
+    id="$(docker image inspect -f '{{.Id}}' "$1")" || die "$1 is not here"
+    image="pooldriver-test-initialised:$(echo "$id" | digest - initialised/*)"
+    if ! exists "$image"; then
+        say "making the data directory of $1 (some seconds)"
+        build "$image" --build-arg BASE="$1" initialised
+    fi
+    echo "$image"
+}
+
 case "${1:-}" in
+initialised) build_initialised "$2"; exit ;;
 patroni) build_patroni; echo "$patroni"; exit ;;
 mysql) build_mysql; echo "$mysql"; exit ;;
 postgres) build_postgres "$rolling" "postgresql postgresql-client"; exit ;;

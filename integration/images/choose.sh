@@ -4,6 +4,7 @@
 #   1. the variable of the environment, such as POOLDRIVER_POSTGRES_IMAGE, where set;
 #   2. the image below, where present or to be had from a registry;
 #   3. an image built here from Debian's packages (build.sh).
+# What is chosen of PostgreSQL, MariaDB and MySQL gets a data directory (initialised/).
 # MySQL, Patroni and the older PostgreSQL may be had in none of these ways: their lines are empty then, and
 # their tests do not run. Where PostgreSQL 18 cannot be had, the tests run on 17.
 # "choose.sh newest" takes the newest releases that there are, and writes to newest.env.
@@ -56,6 +57,14 @@ from_debian() {
     esac
 }
 
+# initialised VARIABLE IMAGE: the image with its data directory made, if it is that of a server which starts alone.
+initialised() {
+    case "$1=$2" in
+    *= | POOLDRIVER_GALERA_IMAGE=* | POOLDRIVER_PGBOUNCER_IMAGE=* | POOLDRIVER_PATRONI_IMAGE=*) echo "$2" ;;
+    *) ./build.sh initialised "$2" || { say "each server on $2 will make its data directory"; echo "$2"; } ;;
+    esac
+}
+
 built=
 while IFS='=' read -r variable official; do
     name="${!variable:-}"
@@ -67,7 +76,7 @@ while IFS='=' read -r variable official; do
         fi
         name="$(from_debian "$variable")"
     fi
-    echo "$variable=$name"
+    echo "$variable=$(initialised "$variable" "$name")"
 done <<< "$wanted" > "$chosen.new"
 mv "$chosen.new" "$chosen"
 say "$(tr '\n' ' ' < "$chosen")"

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	"github.com/testcontainers/testcontainers-go"
@@ -133,6 +135,27 @@ func alive(pid int) bool {
 	return err == nil || errors.Is(err, os.ErrPermission)
 }
 
+// hostNetwork reports whether a container can listen on our 127.0.0.1 itself. A published port is served by a proxy of
+// Docker's on 127.0.0.1, which takes more of the processors than a short query does. No container can if the daemon is on another machine, in
+// a virtual one, or has a network of its own because it runs without root.
+var hostNetwork = sync.OnceValue(func() bool {
+	if prepare() != nil {
+		return false // which the first container tells
+	}
+	docker, err := testcontainers.NewDockerClientWithOpts(context.Background())
+	if err != nil {
+		return false
+	}
+	defer docker.Close()
+	info, err := docker.Info(context.Background(), client.InfoOptions{})
+	if err != nil {
+		return false
+	}
+	host, _ := os.Hostname()
+	rootless := slices.ContainsFunc(info.Info.SecurityOptions, func(o string) bool { return strings.Contains(o, "rootless") })
+	return runtime.GOOS == "linux" && info.Info.Name == host && !rootless
+})
+
 // boxed is a container to be: an image with one port, which is published on a
 // port of 127.0.0.1 that stays the same over restarts; or, with listen, which listens
 // there itself.
@@ -142,6 +165,7 @@ type boxed struct {
 	port       string
 	env        map[string]string
 	tmpfs      map[string]string // directories whose contents do not survive a stop
+	volume     string            // a directory whose contents do, outside of the image's layers, which are slow
 	files      []testcontainers.ContainerFile
 	entrypoint []string // the image's own, if empty
 	command    []string
@@ -151,6 +175,9 @@ type boxed struct {
 	listen     func(port string) (arguments []string)
 }
 
+// startMade is the entrypoint of a server, whose data directory is $0. Images of "make images" have it made already.
+const startMade = `[ ! -d /initialised ] || [ -n "$(ls -A "$0")" ] || cp -a /initialised/. "$0"; exec docker-entrypoint.sh "$@"`
+
 // runContainer starts a server that stands alone.
 func runContainer(ctx context.Context, engine Engine, o options, files []testcontainers.ContainerFile) (*testcontainers.DockerContainer, string, error) {
 	variable, official := engine.image()
@@ -158,13 +185,15 @@ func runContainer(ctx context.Context, engine Engine, o options, files []testcon
 	b := boxed{
 		title: engine.String(), image: image(variable, official), port: engine.port(),
 		env: env, tmpfs: map[string]string{}, files: files, command: engine.command(o),
-		network: o.network, alias: o.alias,
+		network: o.network, alias: o.alias, entrypoint: []string{"sh", "-c", startMade, data},
 	}
-	if o.hostNetwork {
+	if o.network == nil && (o.hostNetwork || hostNetwork()) {
 		b.listen = engine.listen
 	}
-	if !o.restartable {
-		b.tmpfs[data] = "rw" // Its contents do not survive a stop.
+	if o.restartable {
+		b.volume = data
+	} else {
+		b.tmpfs[data] = "rw"
 	}
 	return b.run(ctx)
 }
@@ -196,21 +225,25 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 		if err != nil {
 			return nil, "", err
 		}
-		var at []testcontainers.ContainerCustomizer
+		command := b.command
 		if b.listen != nil {
-			at = append(at,
-				testcontainers.WithCmd(slices.Concat(b.command, b.listen(port))...),
-				testcontainers.WithHostConfigModifier(func(host *container.HostConfig) { host.NetworkMode = "host" }))
-		} else {
-			at = append(at,
-				testcontainers.WithCmd(b.command...),
-				testcontainers.WithExposedPorts(b.port+"/tcp"),
-				testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
-					host.PortBindings = network.PortMap{published: {{
-						HostIP:   netip.MustParseAddr("127.0.0.1"),
-						HostPort: port,
-					}}}
-				}))
+			command = slices.Concat(command, b.listen(port))
+		}
+		at := []testcontainers.ContainerCustomizer{
+			testcontainers.WithCmd(command...),
+			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
+				if b.volume != "" {
+					host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Target: b.volume})
+				}
+				if b.listen != nil {
+					host.NetworkMode = "host"
+					return
+				}
+				host.PortBindings = network.PortMap{published: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: port}}}
+			}),
+		}
+		if b.listen == nil {
+			at = append(at, testcontainers.WithExposedPorts(b.port+"/tcp"))
 		}
 		c, err := testcontainers.Run(ctx, b.image, slices.Concat(customize, at)...)
 		if err == nil {
@@ -226,12 +259,33 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 	}
 }
 
+// claims has the ports of this process: a socket of Linux's that has no file belongs to one process, and ends with it.
+// A server that listens itself does so seconds after its port was chosen, and says in its log only that somebody else
+// has it. It is a variable of the package so that the garbage collector does not close the sockets.
+var claims sync.Map
+
+// claim makes a port this process's, among all test processes.
+func claim(port string) error {
+	if !hostNetwork() {
+		return nil
+	}
+	socket, err := net.Listen("unix", "@pooldriver-testbed-"+port)
+	if err == nil {
+		claims.Store(port, socket)
+	}
+	return err
+}
+
 // freePort is below those that a system gives to clients (Linux: from 32768 on), so
 // that no client has it while its server is down.
 func freePort() (string, error) {
 	for attempt := 1; ; attempt++ {
 		port := strconv.Itoa(20000 + rand.IntN(12000))
-		listener, err := net.Listen("tcp", "127.0.0.1:"+port)
+		err := claim(port)
+		var listener net.Listener
+		if err == nil {
+			listener, err = net.Listen("tcp", "127.0.0.1:"+port)
+		}
 		if err == nil {
 			return port, listener.Close()
 		}

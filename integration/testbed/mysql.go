@@ -86,7 +86,7 @@ func (mySQL) command(o options) []string {
 }
 
 func (mySQL) listen(port string) []string {
-	return []string{"--bind-address=127.0.0.1", "--port=" + port}
+	return []string{"--bind-address=127.0.0.1", "--port=" + port, "--loose-mysqlx=OFF"} // that has a port of its own
 }
 
 func (mySQL) openAdmin(s *Server, database string) (*sql.DB, error) {

@@ -17,6 +17,8 @@ type postgres struct{}
 
 const (
 	postgresPassword = "postgres-administrator"
+	// postgresAuth: a client of this machine tells its password, too.
+	postgresAuth = "--auth-host=scram-sha-256"
 	// postgresData is none of the images' volumes: those moved in version 18.
 	postgresData = "/testbed"
 )
@@ -32,7 +34,7 @@ func (postgres) port() string { return "5432" }
 func (postgres) environment() (env map[string]string, dataDir string) {
 	return map[string]string{
 		"POSTGRES_PASSWORD":    postgresPassword,
-		"POSTGRES_INITDB_ARGS": "--no-sync",
+		"POSTGRES_INITDB_ARGS": "--no-sync " + postgresAuth,
 		"PGDATA":               postgresData,
 	}, postgresData
 }

@@ -34,10 +34,10 @@ other=$1; shift
 if [ ! -e ` + followMark + ` ]; then exec docker-entrypoint.sh postgres "$@"; fi
 if [ -s "$PGDATA/PG_VERSION" ]; then
     rm -f "$PGDATA/postmaster.pid"
-    pg_rewind --target-pgdata="$PGDATA" --source-server="host=$other user=postgres dbname=postgres" --write-recovery-conf --no-sync
-    echo "primary_conninfo = 'host=$other user=postgres password=$PGPASSWORD'" >> "$PGDATA/postgresql.auto.conf"
+    pg_rewind --target-pgdata="$PGDATA" --source-server="$other user=postgres dbname=postgres" --write-recovery-conf --no-sync
+    echo "primary_conninfo = '$other user=postgres password=$PGPASSWORD'" >> "$PGDATA/postgresql.auto.conf"
 else
-    pg_basebackup --host="$other" --username=postgres --pgdata="$PGDATA" --write-recovery-conf --checkpoint=fast --no-sync
+    pg_basebackup --dbname="$other user=postgres" --pgdata="$PGDATA" --write-recovery-conf --checkpoint=fast --no-sync
 fi
 exec postgres "$@"
 `
@@ -54,14 +54,18 @@ func StartPostgresPair(t testing.TB) *PostgresPair {
 	t.Helper()
 	n := NewNetwork(t)
 	p := &PostgresPair{names: map[*Server]string{}}
-	p.Primary = startPostgresNode(t, n, "one", "two", false)
-	p.Standby = startPostgresNode(t, n, "two", "one", true)
+	p.Primary = startPostgresNode(t, n, "one", conninfo("two", Postgres.port()), false)
+	p.Standby = startPostgresNode(t, n, "two", conninfo(p.Primary.peer()), true)
 	p.names[p.Primary], p.names[p.Standby] = "one", "two"
 	p.Synchronise(t)
 	return p
 }
 
-// startPostgresNode starts a server that can follow the other one of the network, and does if follow.
+// conninfo is an address in libpq's words.
+func conninfo(host, port string) string { return "host=" + host + " port=" + port }
+
+// startPostgresNode starts a server that can follow the other one, and does if follow. Without a network it is in that of
+// this machine.
 func startPostgresNode(t testing.TB, n *Network, name, other string, follow bool) *Server {
 	t.Helper()
 	files := []testcontainers.ContainerFile{
@@ -80,11 +84,14 @@ func startPostgresNode(t testing.TB, n *Network, name, other string, follow bool
 		title: "postgres " + name, image: image(variable, official), port: s.Engine.port(), user: "postgres", network: n, alias: name,
 		env: map[string]string{
 			"POSTGRES_PASSWORD": postgresPassword, "PGPASSWORD": postgresPassword,
-			"POSTGRES_INITDB_ARGS": "--no-sync --data-checksums", "PGDATA": pairData, // pg_rewind wants them
+			"POSTGRES_INITDB_ARGS": "--no-sync --data-checksums " + postgresAuth, "PGDATA": pairData, // pg_rewind wants checksums
 		},
 		files:      files,
 		entrypoint: []string{"sh", "/node.sh"},
 		command:    []string{other, "-c", "max_connections=208", "-c", "superuser_reserved_connections=8"},
+	}
+	if n == nil {
+		b.listen = s.Engine.listen
 	}
 	var err error
 	if s.container, s.Addr, err = b.run(ctx); err != nil {

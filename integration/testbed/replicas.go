@@ -3,6 +3,7 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"net"
 	"testing"
 )
 
@@ -17,9 +18,9 @@ var replicaNames = [3]string{"one", "two", "three"} // the primary's comes first
 
 // replication are an engine's statements about its replicas.
 type replication struct {
-	start    func(t testing.TB, n *Network, i int) *Server // number 0 is the primary
-	hold     string                                        // has a replica receive, and replay nothing
-	held     string                                        // is it so? Empty where hold has waited for it.
+	start    func(t testing.TB, n *Network, i int, primary *Server) *Server // number 0 is the primary
+	hold     string                                                         // has a replica receive, and replay nothing
+	held     string                                                         // is it so? Empty where hold has waited for it.
 	release  string
 	position string // what the primary has committed
 	reached  string // takes a position: has the replica replayed it?
@@ -28,14 +29,26 @@ type replication struct {
 // StartReplicaSet starts a set that ends with the test.
 func StartReplicaSet(t testing.TB, engine Engine) *ReplicaSet {
 	t.Helper()
-	n := NewNetwork(t)
+	var n *Network
+	if !hostNetwork() {
+		n = NewNetwork(t)
+	}
 	start := engine.replication().start
-	r := &ReplicaSet{Primary: start(t, n, 0)}
+	r := &ReplicaSet{Primary: start(t, n, 0, nil)}
 	for i := range r.Replicas {
-		r.Replicas[i] = start(t, n, i+1)
+		r.Replicas[i] = start(t, n, i+1, r.Primary)
 	}
 	r.CatchUp(t)
 	return r
+}
+
+// peer is where other servers of its set find the server.
+func (s *Server) peer() (host, port string) {
+	if s.options.network != nil {
+		return s.options.alias, s.Engine.port()
+	}
+	host, port, _ = net.SplitHostPort(s.Addr)
+	return host, port
 }
 
 // NewAccount makes an account on the primary, and returns when the replicas have it, too.
@@ -155,7 +168,7 @@ func (r *ReplicaSet) Promote(t testing.TB, s *Server) {
 		t.Fatal(err)
 	}
 	err = each(t.Context(), other,
-		fmt.Sprintf("ALTER SYSTEM SET primary_conninfo = 'host=%s user=postgres password=%s'", s.options.alias, postgresPassword),
+		fmt.Sprintf("ALTER SYSTEM SET primary_conninfo = '%s user=postgres password=%s'", conninfo(s.peer()), postgresPassword),
 		"SELECT pg_reload_conf()")
 	if err != nil {
 		t.Fatalf("testbed: follow the new primary: %v", err)
@@ -165,8 +178,12 @@ func (r *ReplicaSet) Promote(t testing.TB, s *Server) {
 
 func (postgres) replication() replication {
 	return replication{
-		start: func(t testing.TB, n *Network, i int) *Server {
-			return startPostgresNode(t, n, replicaNames[i], replicaNames[0], i > 0)
+		start: func(t testing.TB, n *Network, i int, primary *Server) *Server {
+			other := "" // a primary that is lost never returns
+			if primary != nil {
+				other = conninfo(primary.peer())
+			}
+			return startPostgresNode(t, n, replicaNames[i], other, primary != nil)
 		},
 		hold:     "SELECT pg_wal_replay_pause()",
 		held:     "SELECT pg_get_wal_replay_pause_state() = 'paused'",
@@ -191,20 +208,24 @@ func (m mySQL) replication() replication {
 }
 
 // startReplicating starts a server with GTIDs. What its set-up has written is no part of the set's log.
-func (m mySQL) startReplicating(t testing.TB, n *Network, i int) *Server {
+func (m mySQL) startReplicating(t testing.TB, n *Network, i int, primary *Server) *Server {
 	t.Helper()
+	var host, port string
+	if primary != nil {
+		host, port = primary.peer()
+	}
 	arguments := []string{"--log-bin=binlog", "--log-slave-updates=ON", fmt.Sprintf("--server-id=%d", i+1)}
 	statements := []string{"RESET MASTER"}
-	follow := fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_USER = 'root', MASTER_PASSWORD = '%s', MASTER_USE_GTID = slave_pos",
-		replicaNames[0], mysqlPassword)
+	follow := fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_PASSWORD = '%s', MASTER_USE_GTID = slave_pos",
+		host, port, mysqlPassword)
 	if m != MariaDB {
 		arguments = append(arguments[:1:1], arguments[2], "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
 		statements = []string{"RESET BINARY LOGS AND GTIDS"}
-		follow = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '%s', SOURCE_USER = 'root', SOURCE_PASSWORD = '%s', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
-			replicaNames[0], mysqlPassword)
+		follow = fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '%s', SOURCE_PORT = %s, SOURCE_USER = 'root', SOURCE_PASSWORD = '%s', SOURCE_AUTO_POSITION = 1, GET_SOURCE_PUBLIC_KEY = 1",
+			host, port, mysqlPassword)
 	}
 	s := Start(t, m, WithNetwork(n, replicaNames[i]), WithArguments(arguments...))
-	if i > 0 {
+	if primary != nil {
 		statements = append(statements, follow, "START REPLICA", "SET GLOBAL read_only = ON")
 	}
 	admin, err := s.Admin()

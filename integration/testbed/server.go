@@ -76,8 +76,8 @@ func WithNetwork(n *Network, alias string) Option {
 	return func(o *options) { o.network, o.alias = n, alias }
 }
 
-// WithHostNetwork has the server listen on 127.0.0.1 itself. Docker publishes a port
-// there by a proxy of its own, which takes more time than a query.
+// WithHostNetwork has the server listen on 127.0.0.1 itself, as all do that are in no other
+// network, where Docker can do that.
 func WithHostNetwork() Option { return func(o *options) { o.hostNetwork = true } }
 
 // Server is a running database server.
