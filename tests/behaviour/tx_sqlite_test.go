@@ -6,10 +6,12 @@ import (
 	"database/sql/driver"
 	"errors"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"modernc.org/sqlite"
 
 	"github.com/pooldriver/pooldriver"
 	_ "github.com/pooldriver/pooldriver/dialects/sqlite"
@@ -29,9 +31,10 @@ func TestNothingRunsOutsideATransactionThatAnInterruptedWriteHasEnded(t *testing
 	require.NoError(t, err)
 	_, err = tx.ExecContext(ctx, "insert into t values (1)")
 	require.NoError(t, err)
-	soon, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	soon, cancel := context.WithCancel(ctx)
 	defer cancel()
-	_, err = tx.ExecContext(soon, "insert into t with recursive n(i) as (select 1 union all select i+1 from n limit 100000000) select i from n")
+	whenAWriteRuns.Store(&cancel)
+	_, err = tx.ExecContext(soon, "insert into t with recursive n(i) as (select test_write_runs() union all select i+1 from n limit 100000000) select i from n")
 	require.Error(t, err)
 	_, err = tx.ExecContext(ctx, "insert into t values (2)")
 	require.ErrorIs(t, err, pooldriver.ErrTxLost)
@@ -190,6 +193,16 @@ func TestAConnectionThatRawHasClosedIsNamed(t *testing.T) {
 	}
 }
 
+// whenAWriteRuns is called by SQLite's function test_write_runs, in the midst of the statement.
+var whenAWriteRuns atomic.Pointer[context.CancelFunc]
+
+func init() {
+	sqlite.MustRegisterScalarFunction("test_write_runs", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
+		(*whenAWriteRuns.Load())()
+		return int64(1), nil
+	})
+}
+
 // TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost: over the bare driver its next statements
 // run in autocommit, and its COMMIT fails.
 func TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost(t *testing.T) {
@@ -208,9 +221,10 @@ func TestATransactionWithoutATaskThatACancelledWriteHasEndedIsLost(t *testing.T)
 		require.NoError(t, err)
 		_, err = tx.Exec("insert into t values (1)")
 		require.NoError(t, err)
-		soon, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		_, err = tx.ExecContext(soon, "insert into t with recursive n(i) as (select 1 union all select i+1 from n limit 100000000) select i from n")
+		whenAWriteRuns.Store(&cancel)
+		_, err = tx.ExecContext(ctx, "insert into t with recursive n(i) as (select test_write_runs() union all select i+1 from n limit 100000000) select i from n")
 		require.Error(t, err)
 		return tx
 	}
