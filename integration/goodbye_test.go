@@ -36,6 +36,7 @@ func (s stage) goodbyes() map[string]goodbye {
 			proxy.HoldAnswers() // else the look at idle connections would find it
 			end(t, s)
 			awaitBackends(t, s.account, 0)
+			mustExec(t, s.witness, "ALTER ROLE "+s.account.User+" RESET ALL") // the next session may wait for a processor
 		}}
 	}
 	if s.name == "mysql" {

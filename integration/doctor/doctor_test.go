@@ -81,13 +81,23 @@ func (r *report) has(check string) bool {
 	return slices.ContainsFunc(r.Findings, func(f finding) bool { return f.Check == check })
 }
 
+// slowLogin is said when a login took a second, as one does now and then on a busy machine. No test is about it.
+const slowLogin = "statements wait for it whenever the pool grows"
+
 // examine runs the command, with its DSN in the environment, in both forms. No form may show a secret.
 func examine(t *testing.T, dsn string, secret string, args ...string) *report {
 	t.Helper()
-	text, status := run(t, dsn, args...)
-	require.NotContains(t, text, secret)
-	out, again := run(t, dsn, append(args, "--json")...)
-	require.NotContains(t, out, secret)
+	var text, out string
+	var status, again int
+	for range 20 {
+		text, status = run(t, dsn, args...)
+		require.NotContains(t, text, secret)
+		out, again = run(t, dsn, append(args, "--json")...)
+		require.NotContains(t, out, secret)
+		if !strings.Contains(text+out, slowLogin) {
+			break
+		}
+	}
 	require.Equal(t, status, again, "%s%s", text, out)
 	r := &report{status: status}
 	require.NoError(t, json.Unmarshal([]byte(out), r), out)
@@ -353,5 +363,5 @@ func TestTheBusyRatioIsThatOfTheServersStatistics(t *testing.T) {
 	require.Eventually(t, func() bool { // the statistics come when a session ends
 		r := examine(t, a.URL(), a.Password)
 		return strings.Contains(r.find(t, "busy").Follows, "are used")
-	}, 10*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 }

@@ -93,7 +93,7 @@ func (mySQL) openAdmin(s *Server, database string) (*sql.DB, error) {
 	c := mysql.NewConfig()
 	c.User, c.Passwd = "root", mysqlPassword
 	c.Net, c.Addr, c.DBName = "tcp", s.Addr, database
-	c.Timeout = 5 * time.Second
+	c.Timeout = time.Minute
 	c.Logger = silentLogger{} // A server that is still starting is no news.
 	if s.options.tlsOnly {
 		c.TLSConfig = "skip-verify" // Questions are asked under bad certificates too.

@@ -58,14 +58,18 @@ func (postgres) listen(port string) []string {
 	return []string{"-c", "listen_addresses=127.0.0.1", "-c", "port=" + port}
 }
 
-// openAdmin uses TLS where the server offers it: a server learns TLS while it
+// openAdmin uses TLS if the server may offer it: a server learns TLS while it
 // runs, and the administrator asks questions before and after.
 func (postgres) openAdmin(s *Server, database string) (*sql.DB, error) {
 	if database == "" {
 		database = "postgres"
 	}
-	return sql.Open("pgx", fmt.Sprintf("postgres://postgres:%s@%s/%s?sslmode=prefer&connect_timeout=5&application_name=witness",
-		postgresPassword, s.Addr, database))
+	mode := "disable"
+	if s.options.tlsOnly {
+		mode = "prefer"
+	}
+	return sql.Open("pgx", fmt.Sprintf("postgres://postgres:%s@%s/%s?sslmode=%s&connect_timeout=60&application_name=witness",
+		postgresPassword, s.Addr, database, mode))
 }
 
 func (postgres) openAccount(a Account, parameters []string) (*sql.DB, error) {
