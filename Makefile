@@ -68,6 +68,9 @@ export GORACE ?= atexit_sleep_ms=10
 # take longer: in "make test-long" and on GitHub.
 RACE ?=
 
+# "make check" vets all modules.
+TEST = $(GO) test $(TAGS) -vet=off -timeout $(TEST_TIMEOUT)
+
 TEST_TIMEOUT      ?= 40m
 TEST_LONG_TIMEOUT ?= 90m
 
@@ -96,7 +99,7 @@ fi
 endef
 
 # Tests of other servers, which do not run on MySQL.
-NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
+NOT_MYSQL = Postgres|ODBC|/postgres|//postgres|/sqlite|//sqlite|TestAStatementThatIsCutWhileItIsSent|TestCancelledStatementsOccupy
 
 # MariaDB and MySQL, over TLS where a test says nothing else.
 OVER_TLS = POOLDRIVER_MYSQL_TRANSPORT=tls=skip-verify
@@ -108,7 +111,7 @@ RARE = TestAHostThatIsKilledUnderLoad
 # browser and a terminal, and those over mattn/go-sqlite3: SQLite in C, which compiles in
 # seconds without optimisation and in minutes with it.
 ONE_SERVER = $$($(GO) -C integration list ./... | grep -vE '/(failover|replicas|pairs|mattn|browser$(1))')
-MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test
+MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -vet=off
 
 # Tests that keep a machine of two processors busy by themselves. Beside others they would
 # wait for processors, and not for what they test.
@@ -119,13 +122,13 @@ INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*poold
 
 # Each two features together, in the long form each three, on servers of its own: docs/internals/pairs.md. A run shares
 # its processors with nobody, because what is not exercised in time is not tested.
-PAIRS = $(GO) -C integration test ./pairs
+PAIRS = $(GO) -C integration test -vet=off ./pairs
 
 # Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each,
 # $(2) RACE, $(3) what other tests are left out, $(4) what other packages.
 define INTEGRATION
-$(GO) -C integration test $(TAGS) $(2) -timeout $(1) -skip '$(CROWDS)$(3)' $(call ONE_SERVER,$(4))
-$(GO) -C integration test $(TAGS) $(2) -timeout $(1) -parallel 2 -run '$(CROWDS)' .
+$(GO) -C integration test $(TAGS) -vet=off $(2) -timeout $(1) -skip '$(CROWDS)$(3)' $(call ONE_SERVER,$(4))
+$(GO) -C integration test $(TAGS) -vet=off $(2) -timeout $(1) -parallel 2 -run '$(CROWDS)' .
 $(MATTN) $(2) -timeout $(1) ./mattn
 endef
 
@@ -133,7 +136,7 @@ endef
 define MYSQL
 @if [ -n "$(MYSQL_IMAGE)" ]; then \
 	echo "POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test"; \
-	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) $(3) -timeout $(1) -run '$(2)' -skip '$(NOT_MYSQL)$(4)' .; \
+	POOLDRIVER_MYSQL_SERVER=mysql $(GO) -C integration test $(TAGS) -vet=off $(3) -timeout $(1) -run '$(2)' -skip '$(NOT_MYSQL)$(4)' .; \
 else \
 	echo "NOT RUN: the tests on MySQL, which could not be had here. POOLDRIVER_MYSQL_IMAGE can name an image, such as mysql:8.4." >&2; \
 fi
@@ -173,20 +176,16 @@ test-postgres: images
 
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.
-# The longest packages first.
+# Two commands for all modules, which are one workspace: each command ends with a processor idle. The
+# longest packages first.
 test-unit:
-	$(GO) -C tests test -race -timeout $(TEST_TIMEOUT) ./behaviour ./...
-	$(GO) test -race -timeout $(TEST_TIMEOUT) ./...
-	@set -e; for module in $(DIALECTS); do echo "$(GO) -C $$module test"; $(GO) -C $$module test $(TAGS) -race -timeout $(TEST_TIMEOUT) ./...; done
-	$(GO) test -timeout $(TEST_TIMEOUT) ./pool
+	$(TEST) -race ./tests/behaviour ./tests/... ./... $(DIALECTS:%=./%/...) ./integration/byteproxy
+	$(TEST) ./pool ./bench $$($(GO) list $(SATELLITES:%=./%/...) | grep -v /promtest)
 	$(if $(ODBC),$(GO) -C dialects/odbc test .,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
-	$(GO) -C integration test -race -timeout $(TEST_TIMEOUT) ./byteproxy
-	$(GO) -C bench test -timeout $(TEST_TIMEOUT) .
-	@set -e; for module in $(SATELLITES); do echo "$(GO) -C $$module test"; $(GO) -C $$module test -timeout $(TEST_TIMEOUT) $$($(GO) -C $$module list ./... | grep -v /promtest); done
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
 
 test-integration: images
-	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(RARE)|$(INSTALLED),|testbed)
+	$(call INTEGRATION,$(TEST_TIMEOUT),$(RACE),|$(RARE)|$(INSTALLED),|testbed|byteproxy)
 	$(PAIRS) -timeout $(TEST_TIMEOUT)
 	$(if $(SCREENS),$(GO) -C integration test -timeout $(TEST_TIMEOUT) ./browser,@echo "NOT RUN: the inspector in a browser and in a terminal. It needs chromium and tmux." >&2)
 

@@ -26,7 +26,7 @@ import (
 func TestRandomProgramsDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		seed, seconds := randomtest.Seed(t), randomtest.Rounds(20, 900)
+		seed, seconds := randomtest.Seed(t), randomtest.Rounds(8, 900)
 		w := newWorld(t, account)
 		end := time.Now().Add(time.Duration(seconds) * time.Second)
 		programs := 0
@@ -47,7 +47,7 @@ func TestRandomProgramsOnReplicasDoWhatTheyDoOverTheBareDriver(t *testing.T) {
 	for _, engine := range []testbed.Engine{testbed.Postgres, testbed.MariaDB} {
 		t.Run(engine.String(), func(t *testing.T) {
 			t.Parallel()
-			seed, seconds := randomtest.Seed(t), randomtest.Rounds(15, 600)
+			seed, seconds := randomtest.Seed(t), randomtest.Rounds(6, 600)
 			set := testbed.StartReplicaSet(t, engine)
 			w := newWorld(t, set.NewAccount(t))
 			for _, s := range set.Replicas {

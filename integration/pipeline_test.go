@@ -55,7 +55,7 @@ func TestACrowdOfReadsInPipelinesGetsItsOwnAnswers(t *testing.T) {
 			c.db = sql.OpenDB(connector)
 			defer c.db.Close()
 			pipelined := func() bool { return connector.Stats().Pool.Pipelined > 200 }
-			c.run(time.Duration(randomtest.Rounds(3, 600))*time.Second, pipelined)
+			c.run(time.Duration(randomtest.Rounds(2, 600))*time.Second, pipelined)
 			s := connector.Stats().Pool
 			t.Logf("%d reads, %d cancelled, %d lost of %d connections that were ended; %d in %d pipelines",
 				c.reads.Load(), c.cancelled.Load(), c.lost.Load(), c.ends.Load(), s.Pipelined, s.Pipelines)

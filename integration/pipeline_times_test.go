@@ -18,6 +18,7 @@ import (
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/integration/testbed"
+	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
 // sleepsFor is a text that takes as long as its argument says. The server's pg_stat_activity shows it.
@@ -112,10 +113,11 @@ func asleep(t *testing.T, witness *sql.DB) (seconds float64) {
 
 // A statement that sleepsFor for 3 s occupies one of three connections. The bound is generous: a machine may be slow.
 const (
-	long     = 3.0
-	tooLong  = 2 * time.Second
-	attempts = 5
+	long    = 3.0
+	tooLong = 2 * time.Second
 )
+
+var attempts = randomtest.Rounds(2, 5)
 
 func TestASlowTextHoldsUpNoLookups(t *testing.T) {
 	t.Parallel()
