@@ -26,7 +26,10 @@ func TestContextsThatEndAtRandomDoNoHarm(t *testing.T) {
 		rows := &fates{}
 		for _, lazy := range []bool{false, true} {
 			p := s.open(t, 4, alarmed, func(c *pooldriver.Config) { c.LazyBegin = lazy })
-			p.storm(t, rows, random, time.Duration(randomtest.Rounds(1, 25))*time.Second)
+			// On a busy machine nearly all contexts of one storm end at its commits.
+			for round := 0; round == 0 || round < 60 && !rows.varied(); round++ {
+				p.storm(t, rows, random, time.Duration(randomtest.Rounds(1, 25))*time.Second)
+			}
 			rows.check(t, s.stored(t))
 			p.requireNextBorrowersSeeNothing(t)
 			p.requireAtRest(t)

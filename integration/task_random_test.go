@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,13 @@ func (f *fates) allOrNothing(ids []int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.groups = append(f.groups, ids)
+}
+
+// varied reports whether some rows were stored and some were not. Nothing is under way.
+func (f *fates) varied() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Contains(f.rows, stored) && slices.Contains(f.rows, absent)
 }
 
 // check compares the account with what is stored.
