@@ -18,6 +18,7 @@ type Times struct {
 	mu      sync.Mutex // protects following fields
 	seed    maphash.Seed
 	quiet   bool // the last second was one without trouble
+	second  int64
 	aged    int64
 	byText  map[uint64]*Time // by the hash of a text
 	outline map[string]*Time
@@ -26,6 +27,8 @@ type Times struct {
 // Time is how long the executions of one statement took, until their answer.
 type Time struct {
 	old, young runs // of seconds without trouble; young: of the last minutes
+	slow       runs // of the last minutes, while slower: an incident must not become its own measure
+	slower     bool // in the last second the statement took much longer than usual
 	all        uint64
 	last       [lately]int64 // the last executions, in a ring
 	at         int64         // when the last one ended, by the clock
@@ -59,7 +62,11 @@ func (t *Times) add(samples []sample, now int64) {
 	for _, s := range samples {
 		one := t.ofLocked(s.text)
 		if t.quiet && !s.failed { // who waits for a lock until a timeout ends it says nothing of what is usual
-			one.young[histogram.Bucket(s.took)]++
+			to := &one.young
+			if one.slower {
+				to = &one.slow
+			}
+			to[histogram.Bucket(s.took)]++
 		}
 		one.last[one.all%lately] = int64(s.took)
 		one.all++
@@ -106,16 +113,22 @@ func (t *Times) makeRoomLocked() {
 func (t *Times) Second(now int64, quiet bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.quiet = quiet
+	for _, one := range t.outline {
+		if one.at >= t.second {
+			usual := one.Usual()
+			one.slower = usual > 0 && one.Lately() > 2*usual
+		}
+	}
+	t.quiet, t.second = quiet, now
 	if now-t.aged < agesAfter {
 		return
 	}
 	t.aged = now
 	for _, one := range t.outline {
-		for i, n := range one.young {
-			one.old[i] += n
+		for i := range one.old {
+			one.old[i] += one.young[i] + one.slow[i]
 		}
-		one.young = runs{}
+		one.young, one.slow = runs{}, runs{}
 	}
 }
 

@@ -53,6 +53,21 @@ func TestWhatIsUsualIsOlderThanAnIncident(t *testing.T) {
 	require.Equal(t, time.Second, all.Usual("COMMIT"), "what has lasted for minutes is usual")
 }
 
+// TestAnIncidentOfAYoungProgramIsNotItsMeasure: what has run for a few seconds is the measure of the minutes after them.
+func TestAnIncidentOfAYoungProgramIsNotItsMeasure(t *testing.T) {
+	all := timesOf()
+	all.Second(1, true)
+	all.ran(10*fewRuns, "COMMIT", 2*time.Millisecond, 1)
+	all.Second(2, true)
+	all.ran(lately, "COMMIT", time.Second, 2)
+	all.Second(3, true)
+	all.ran(1000, "COMMIT", time.Second, 3)
+	require.Equal(t, 2500*time.Microsecond, all.Usual("COMMIT"))
+	all.Second(4, true)
+	all.Second(1+agesAfter, true)
+	require.Equal(t, time.Second, all.Usual("COMMIT"), "what has lasted for minutes is usual")
+}
+
 // TestWhatFailsIsNotUsual: a statement may wait for a lock until a timeout ends it, again and again.
 func TestWhatFailsIsNotUsual(t *testing.T) {
 	metered(t, 1, func(t *testing.T, m *Meter) {
