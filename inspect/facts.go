@@ -30,26 +30,28 @@ const (
 type facts struct {
 	Pool
 
-	use     string        // a text: how many connections are in use
-	waits   bool          // statements wait, and not only for a moment
-	longest time.Duration // the longest wait of a present waiter
-	nobody  string        // a text: nobody waits, or how many wait for how short a time
-	open    int           // connections that are open
-	full    bool          // the server is full
-	unseen  int           // connections that are lent, and whose statement does not have them yet
-	first   bool          // statements wait for a first connection, and not for long
-	raw     int           // connections that functions of Raw have: listeners, mostly
+	use     string            // a text: how many connections are in use
+	waits   bool              // statements wait, and not only for a moment
+	longest time.Duration     // the longest wait of a present waiter
+	nobody  string            // a text: nobody waits, or how many wait for how short a time
+	open    int               // connections that are open
+	full    bool              // the server is full
+	unseen  int               // connections that are lent, and whose statement does not have them yet
+	first   bool              // statements wait for a first connection, and not for long
+	raw     int               // connections that functions of Raw have: listeners, mostly
+	rawest  pooldriver.Holder // the one of raw that is held longest
 
 	dialsFail    bool   // dials fail, and that matters
 	failed       string // why statements got no connection in Window; empty: each got one
 	failedBefore string // why in the last minute
 
-	running                                        int // other connections that run a statement
-	lasting                                        int // those of running whose statement has been running for long
-	shortestRunning, longestRunning, longestCommit time.Duration
-	commits                                        int // those of lasting that run a COMMIT
-	known                                          int // those of running for whose statement it is known how long it usually takes
-	slow                                           int // those of known whose statement is slower
+	running                         int // other connections that run a statement
+	lasting                         int // those of running whose statement has been running for long
+	shortestRunning, longestRunning time.Duration
+	commits                         int // those of lasting that run a COMMIT
+	known                           int // those of running for whose statement it is known how long it usually takes
+	new                             int // those of running for whose statement it is not known
+	slow                            int // those of known whose statement is slower
 
 	idle     int // other connections that run no statement
 	unused   int // those of idle without a statement for more than a moment
@@ -61,6 +63,7 @@ type facts struct {
 	shortestBlocked time.Duration
 	idlest          pooldriver.Holder // the holder that has run nothing for longest
 	inTx            pooldriver.Holder // the holder in a transaction that has run nothing for longest
+	hung            pooldriver.Holder // the one of commits that runs longest
 	reader          pooldriver.Holder // the reader that has its connection longest
 
 	most    share                    // the statement with the largest part of the time held
@@ -85,8 +88,8 @@ type facts struct {
 	busiest     pooldriver.ReplicaPool // the replica for which reads wait
 	replicaWait time.Duration          // how long they wait
 
-	forgotten  int // rows that have been in memory for long
-	oldestRows time.Duration
+	forgotten int                     // rows that have been in memory for long
+	oldest    pooldriver.BufferedRows // those of forgotten that are there for longest
 }
 
 // share is the holders with one label and one statement.
@@ -115,13 +118,14 @@ func factsOf(p Pool) *facts {
 	f.most = mostOf(p)
 	f.nested, f.nestedSure = findNested(p)
 	f.addStatements()
+	f.addReplicas()
 	f.addArrivals()
 	f.addErrors()
-	f.addReplicas()
 	for _, r := range p.BufferedRows {
-		if open := p.At.Sub(r.Since); open >= rowsLeft {
-			f.forgotten++
-			f.oldestRows = max(f.oldestRows, open)
+		if p.At.Sub(r.Since) >= rowsLeft {
+			if f.forgotten++; f.forgotten == 1 || r.Since.Before(f.oldest.Since) {
+				f.oldest = r
+			}
 		}
 	}
 	f.use = f.inUse()
@@ -149,7 +153,9 @@ func (f *facts) addWaits() {
 func (f *facts) add(h pooldriver.Holder) {
 	switch {
 	case h.Pin == pooldriver.PinRaw:
-		f.raw++
+		if f.raw++; f.raw == 1 || h.Since.Before(f.rawest.Since) {
+			f.rawest = h
+		}
 		return
 	case h.Running:
 		f.addRunning(h)
@@ -168,9 +174,13 @@ func (f *facts) addRunning(h pooldriver.Holder) {
 	f.longestRunning = max(f.longestRunning, lasts)
 	if lasts >= long {
 		if f.lasting++; h.Statement == commitText {
-			f.commits++
-			f.longestCommit = max(f.longestCommit, lasts)
+			if f.commits++; lasts > f.hung.RunningFor {
+				f.hung = h
+			}
 		}
+	}
+	if h.Usual == 0 {
+		f.new++
 	}
 	if h.Usual == 0 || h.Statement == commitText {
 		return
@@ -216,8 +226,12 @@ func (f *facts) addStatements() {
 	}
 }
 
-// addArrivals finds the label that comes much more often than usual, and has a quarter of the connections and waits.
+// addArrivals finds the label that comes much more often than usual, and has a quarter of the connections and waits. Reads that no replica
+// serves come more often for another reason.
 func (f *facts) addArrivals() {
+	if f.readsAway > 0 {
+		return
+	}
 	all := 0
 	for _, l := range f.Labels {
 		all += l.Holds + l.Waiting

@@ -82,8 +82,8 @@ var replicaRules = []rule{
 	{"reads fail", bad,
 		func(f *facts) bool { return f.noFallback && f.readsAway > 0 },
 		func(f *facts) string {
-			return fmt.Sprintf("No replica serves: in the last %s %s with ErrNoReplica. %s", Brief(window),
-				counted(f.readsAway, "1 read has failed", "%d reads have failed"), f.replicas())
+			return fmt.Sprintf("No replica serves: in the last %s %s with ErrNoReplica. %s The primary serves the rest: %s, and %s.", Brief(window),
+				counted(f.readsAway, "1 read has failed", "%d reads have failed"), f.replicas(), lowerFirst(f.use), f.nobody)
 		},
 		"Look at the replicas; pool_replica_fallback=on lets the primary serve meanwhile."},
 	{"replicas away", busy,
@@ -128,7 +128,7 @@ var listenRules = []rule{
 			}
 			return text + "."
 		},
-		"Look at pool_listen_dsn and its way to the server."},
+		"Look at the server's log, and at the way of this connection (Config.ListenDSN)."},
 	{"notifications dropped", busy, func(f *facts) bool { return f.Window.Dropped > 0 },
 		func(f *facts) string {
 			return fmt.Sprintf("In the last %s %s, because a listener is too slow to take them.", Brief(window),

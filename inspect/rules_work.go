@@ -38,7 +38,9 @@ var sureRules = []rule{
 	{"lock", bad, func(f *facts) bool { return len(f.Asked.Locks) > 0 }, func(f *facts) string { return f.lock() },
 		"End the session in the way, or let it commit earlier."},
 	{"no answer", bad,
-		func(f *facts) bool { return f.Asked.Asked && !f.Asked.Answered && f.lasting > 0 },
+		func(f *facts) bool {
+			return f.Asked.Asked && !f.Asked.Answered && f.lasting > 0 && f.Window.Silent >= long // else it answers others
+		},
 		func(f *facts) string {
 			return fmt.Sprintf("The database or the network does not answer: %s, the first for %s, and the server has not answered a question of this page within %s%s.",
 				f.theyRun(), Brief(f.longestRunning), Brief(f.Asked.Took), f.alsoWait())
@@ -46,7 +48,7 @@ var sureRules = []rule{
 		"Look whether the server answers others, and at the network in between."},
 	{"commit hangs", bad, func(f *facts) bool { return f.commits > 0 },
 		func(f *facts) string {
-			return fmt.Sprintf("%s for %s, which is not usual%s.", counted(f.commits, "1 COMMIT has been running", "%d COMMITs have been running"), Brief(f.longestCommit), f.alsoWait())
+			return fmt.Sprintf("%s for %s%s, which is not usual%s.", counted(f.commits, "1 COMMIT has been running", "%d COMMITs have been running"), Brief(f.hung.RunningFor), by(f.hung), f.alsoWait())
 		},
 		"Look at the server's disk, whether a synchronous standby is missing (synchronous_standby_names), and at the network."},
 	{"lock, as it looks", bad,
@@ -74,7 +76,9 @@ var sureRules = []rule{
 		},
 		"Look at the server who waits for what (pg_stat_activity, SHOW PROCESSLIST)."},
 	{"raw has all", bad, func(f *facts) bool { return f.waits && f.raw > 0 && f.raw >= f.Stats.Pool.Max },
-		func(f *facts) string { return fmt.Sprintf("%s. %s: no other is left.", f.theyWait(), f.use) },
+		func(f *facts) string {
+			return fmt.Sprintf("%s. %s, for longest%s: no other is left.%s", f.theyWait(), f.use, by(f.rawest), f.lostStatements())
+		},
 		"End functions of Raw, or raise pool_max_conns by their number; Connector.Listen needs no connection of the pool."},
 }
 
@@ -130,7 +134,7 @@ var likelyRules = []rule{
 			if f.others {
 				what = "Some statements are slower than usual, and others are not, as where a lock is held or a disk is slow"
 			}
-			return fmt.Sprintf("%s: %s. %s, and %s.%s", what, f.slowest, f.use, f.nobody, f.lost())
+			return fmt.Sprintf("%s: %s%s. %s, and %s.%s", what, f.slowest, f.besides(), f.use, f.nobody, f.lost())
 		},
 		"Look at the server's load, its locks, the network, and the queue of a pooler in between (PgBouncer: SHOW POOLS); a larger pool does not help."},
 	{"slow commits", hurts, func(f *facts) bool { return isSlower(f.commit) },
@@ -162,6 +166,11 @@ var likelyRules = []rule{
 			return fmt.Sprintf("More statements come than %d connections serve, and pool_max_waiters refuses the rest.%s %s, and %s.", f.Stats.Pool.Max, f.lostStatements(), f.use, f.nobody)
 		},
 		"Send less, or make the statements faster. If the database has room for more, raise pool_max_conns."},
+	{"connections lost", hurts, func(f *facts) bool { return f.Window.Lost >= mostLost },
+		func(f *facts) string {
+			return fmt.Sprintf("Connections are lost.%s%s %s, and %s.", f.lost(), between(" Statements failed: ", f.failing, "."), f.use, f.nobody)
+		},
+		"Look at the server's log and at proxies for who ends connections, and at the deadlines of statements: a deadline that ends a statement costs its connection."},
 	{"opening", hurts, func(f *facts) bool {
 		return f.waits && f.Stats.Pool.Creating > 0 && f.Stats.Pool.Lent < f.Stats.Pool.Max
 	},
@@ -178,11 +187,6 @@ var likelyRules = []rule{
 			return fmt.Sprintf("%s. %s, and %d are being closed or checked.%s", f.theyWait(), f.use, f.Stats.Pool.Destroying+f.Stats.Pool.Checking, f.lost())
 		},
 		"Look why connections are lost: deadlines that end statements, the server, a proxy."},
-	{"connections lost", hurts, func(f *facts) bool { return f.Window.Lost >= mostLost },
-		func(f *facts) string {
-			return fmt.Sprintf("Connections are lost.%s %s, and %s.", f.lost(), f.use, f.nobody)
-		},
-		"Look at the server's log and at proxies for who ends connections, and at the deadlines of statements: a deadline that ends a statement costs its connection."},
 	{"statements fail", busy, func(f *facts) bool { return f.manyFail() }, func(f *facts) string { return f.statementsFail() },
 		"Look at the errors that the program gets, and at the server's log."},
 	{"looking", busy, func(f *facts) bool { return f.waits && f.Window.Known < still && f.longest < still },
@@ -194,12 +198,12 @@ var likelyRules = []rule{
 		"Raise pool_max_conns, if the database has room for more."},
 	{"few beside raw", busy, func(f *facts) bool { return f.allLent() && f.raw > 0 },
 		func(f *facts) string {
-			return fmt.Sprintf("%s. %s: too few are left for the others.%s", f.theyWait(), f.use, f.lostStatements())
+			return fmt.Sprintf("%s. %s, for longest%s: too few are left for the others.%s", f.theyWait(), f.use, by(f.rawest), f.lostStatements())
 		},
 		"End functions of Raw, or raise pool_max_conns by their number."},
 	{"unknown", busy, func(f *facts) bool { return f.waits },
 		func(f *facts) string {
-			return fmt.Sprintf("%s, for %s at most, and why is not known%s. %s.%s", f.theyWait(), Brief(f.longest), f.missing(), f.inUse(), f.lostStatements())
+			return fmt.Sprintf("%s, for %s at most, and why is not known%s. %s.%s%s", f.theyWait(), Brief(f.longest), f.missing(), f.inUse(), f.mostly(), f.lostStatements())
 		},
 		"Look at the holders of connections, and at the server: who runs what there, and for how long."},
 	{"SetMaxOpenConns", busy, func(f *facts) bool { return f.limited() != nil },
@@ -224,8 +228,9 @@ var likelyRules = []rule{
 		}, ""},
 	{"forgotten rows", busy, func(f *facts) bool { return f.forgotten > 0 },
 		func(f *facts) string {
-			return fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s. %s, and %s.",
-				counted(f.forgotten, "The rows of 1 query are", "The rows of %d queries are"), Brief(f.oldestRows), f.use, f.nobody)
+			return fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s%s. %s, and %s.",
+				counted(f.forgotten, "The rows of 1 query are", "The rows of %d queries are"), Brief(f.At.Sub(f.oldest.Since)),
+				by(pooldriver.Holder{Label: f.oldest.Label, Task: f.oldest.Task, TakenAt: f.oldest.TakenAt}), f.use, f.nobody)
 		},
 		"Look whether somebody forgets to close them, or reads them slowly."},
 	{"failed before", busy, func(f *facts) bool { return f.failedBefore != "" },

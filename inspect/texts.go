@@ -114,10 +114,10 @@ func (f *facts) allLent() bool {
 	return f.waits && s.Lent >= s.Max && s.Creating+s.Checking+s.Destroying == 0
 }
 
-// measured reports whether it is known how long the statements that run, or those of Window, have taken before.
+// measured reports whether it is known how long the statements that run or, where none does, those of Window have taken before.
 func (f *facts) measured() bool {
-	if f.known > 0 && f.known*2 >= f.running {
-		return true
+	if f.running > 0 {
+		return f.new*2 <= f.running && f.new < f.running
 	}
 	known := 0
 	for _, t := range f.Statements {
@@ -179,6 +179,14 @@ func (f *facts) blockedFor() string {
 		return fmt.Sprintf("In the last %s %s", Brief(window), counted(int(f.Window.Lost), "1 statement was cut by its deadline", "%d statements were cut by their deadline"))
 	}
 	return counted(f.blocked, "1 statement has been running", "%d statements have been running") + " for " + Brief(f.shortestBlocked) + " or longer"
+}
+
+// mostly names what has most of the connections, if that has a name.
+func (f *facts) mostly() string {
+	if f.most.label == "" && f.most.statement == "" {
+		return ""
+	}
+	return " " + f.most.has(f) + "."
 }
 
 // lock names the session that blocks others. Blocking sessions may wait, too: the session at
@@ -294,7 +302,10 @@ func (f *facts) replicas() string {
 	for _, r := range f.Stats.Replica.Pools {
 		state := "serves"
 		if r.State != pooldriver.ReplicaServed {
-			state = "does not serve (" + words(r.State) + ")"
+			state = fmt.Sprintf("does not serve (%s) for %s", words(r.State), Brief(f.At.Sub(r.Since)))
+			if r.Failing.Failed > 0 {
+				state += ": " + shortly(r.Failing)
+			}
 		}
 		if r.Lag >= long {
 			state += ", " + Brief(r.Lag) + " behind"

@@ -136,7 +136,7 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"1 statement waits for a lock (metadata), for 3s: SELECT n. The server does not say to us who has it."},
 		{"a black hole", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{runs(1, 3, "", "a"), runs(2, 3, "", "b")}}, "bad",
 			"Nothing has moved for 3s: 2 statements run, and none has ended; 3 statements wait. The database or the network does not answer, or each of them waits for a lock that others have."},
-		{"a black hole, and the page got no answer either", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 3, "", "a")}, Asked: Asked{Asked: true, Took: time.Second}}, "bad",
+		{"a black hole, and the page got no answer either", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 3, "", "a")}, Window: Window{Silent: 3 * time.Second}, Asked: Asked{Asked: true, Took: time.Second}}, "bad",
 			"The database or the network does not answer: 1 statement runs, the first for 3s, and the server has not answered a question of this page within 1s."},
 		{"one long statement", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 60, "", "a")}, Asked: answered}, "calm",
 			"The pool is not the problem: 1 of 2 connections are in use, and nobody waits."},

@@ -4,108 +4,25 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
 	"github.com/pooldriver/pooldriver/inspect"
 	"github.com/pooldriver/pooldriver/integration/testbed"
-	"github.com/pooldriver/pooldriver/internal/testing/randomtest"
 )
 
-// strange is an incident that was chosen from operations, and not from the rules: how it is staged, and what is right to say of it. The
-// right rules and the culprit were written down before it was run.
-type strange struct {
-	stage   func(*testing.T) *incident // a service at its usual work
-	begin   func(*incident)
-	right   string // a pattern of the rules one of which must apply
-	culprit string // a pattern of what its sentence must name: who, or by what
-	long    bool   // it has a server of its own, and runs only at length
-}
-
-// TestStrangeIncidentsAreNamed: of none it is said that the pool is small. With POOLDRIVER_LONG it looks after 3 s, 10 s and 3 min, otherwise
-// after 3 s.
+// TestStrangeIncidentsAreNamed has incidents that were chosen from operations, and not from the rules. The right rules and the culprit
+// were written down before they were run.
 func TestStrangeIncidentsAreNamed(t *testing.T) {
 	t.Parallel()
-	for name, s := range stranges {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if s.long && !randomtest.Long() {
-				t.Skip("it has a server of its own")
-			}
-			s.play(t)
-		})
-	}
+	playAll(t, stranges)
 }
 
-func (s strange) play(t *testing.T) {
-	t.Helper()
-	i := s.stage(t)
-	usual := time.Second
-	looks := []time.Duration{3 * time.Second}
-	if randomtest.Long() {
-		usual, looks = 12*time.Second, append(looks, 10*time.Second, 3*time.Minute)
-	}
-	require.Eventually(t, func() bool {
-		return slices.ContainsFunc(i.connector.Statements(time.Time{}), func(t pooldriver.StatementTime) bool { return t.Usual > 0 })
-	}, time.Minute, 10*time.Millisecond)
-	i.watch(time.Now().Add(usual))
-	s.begin(i)
-	began := time.Now()
-	for _, after := range looks {
-		i.watch(began.Add(after))
-		s.look(t, after, "open", i.inspector)
-		s.look(t, after, "fresh", inspect.Handler(i.connector))
-		// On a busy machine this process or the server gets no processor at a look, and the page says so.
-		require.Eventually(t, func() bool {
-			p := i.inspector.Snapshot().Pools[0]
-			assert.NotEqual(t, "small", p.Verdict.Rule)
-			return s.judge(p) == "right"
-		}, slowMachine, 500*time.Millisecond, "want one of %s that names %s", s.right, s.culprit)
-	}
-}
-
-// watch looks at the page once a second, as a browser does.
-func (i *incident) watch(until time.Time) {
-	for time.Now().Before(until) {
-		_ = i.inspector.Snapshot()
-		time.Sleep(min(time.Second, time.Until(until)))
-	}
-}
-
-// look tells what a page says, as a row of the table of all incidents.
-func (s strange) look(t *testing.T, after time.Duration, page string, at *inspect.Inspector) {
-	t.Helper()
-	p := at.Snapshot().Pools[0]
-	beside := ""
-	for _, v := range p.Besides {
-		beside += " | " + v.Rule
-	}
-	t.Logf("%s: %v, %s: %s, %s%s: %s", s.judge(p), after, page, p.Verdict.Level, p.Verdict.Rule, beside, p.Verdict.Sentence)
-	require.NotEqual(t, "small", p.Verdict.Rule)
-}
-
-// judge says whether a page is right. The row that everybody reads is the first one.
-func (s strange) judge(p inspect.Pool) string {
-	named := func(v inspect.Verdict) bool {
-		return regexp.MustCompile("^("+s.right+")$").MatchString(v.Rule) && regexp.MustCompile(s.culprit).MatchString(v.Sentence)
-	}
-	switch {
-	case named(p.Verdict) && p.Verdict.Level != "calm":
-		return "right"
-	case slices.ContainsFunc(p.Besides, named), regexp.MustCompile("^(" + s.right + ")$").MatchString(p.Verdict.Rule):
-		return "partly"
-	}
-	return "wrong"
-}
-
-var stranges = map[string]strange{
+var stranges = map[string]staged{
 	"a migration waits behind a reader, and everybody behind the migration": {
 		stage: shop, begin: alterBehindReader,
 		right: "lock", culprit: `idle in transaction.*SELECT n FROM stock`, // the reader at the end of the chain, and not the migration
@@ -284,14 +201,18 @@ func replicatedShop(t *testing.T) *incident {
 	set := testbed.StartReplicaSet(t, testbed.Postgres)
 	i := shopOn(t, set.NewAccount(t), "pool_replicas="+set.Replicas[0].Addr+","+set.Replicas[1].Addr)
 	set.CatchUp(t)
-	i.each(4, "GET /list", func(ctx context.Context) { i.waits("SELECT n FROM stock")(pooldriver.Replica(ctx)) })
-	between.Store(i.connector, set)
+	i.each(4, "GET /list", i.reads("SELECT n FROM stock"))
+	i.set = set
 	return i
 }
 
+// reads is a read that a replica may serve, within a second.
+func (i *incident) reads(query string) func(context.Context) {
+	return func(ctx context.Context) { i.within(time.Second, query)(pooldriver.Replica(ctx)) }
+}
+
 func promoted(i *incident) {
-	set, _ := between.Load(i.connector)
-	admin, err := set.(*testbed.ReplicaSet).Replicas[1].Admin()
+	admin, err := i.set.Replicas[1].Admin()
 	require.NoError(i, err)
 	mustExec(i.T, admin, "SELECT pg_promote()")
 }

@@ -125,7 +125,7 @@ var troubles = map[string]trouble{
 	},
 	"slow readers, and others get their connections": {
 		parameters: []string{"pool_max_conns=2"}, begin: slowReaderAndOthers, level: "busy",
-		says: `^The rows of (1 query|2 queries) are open in memory, because others needed their connection, the oldest for \S+\.`,
+		says: `^The rows of (1 query|2 queries) are open in memory, because others needed their connection, the oldest for \S+ by GET /export at `,
 	},
 	"slow readers of many rows, and others wait": {
 		parameters: []string{"pool_max_conns=2", "pool_nested_buffer=1KiB", "pool_nested_buffer_total=1KiB"}, begin: slowReaderAndOthers, level: "bad",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"os"
 	"regexp"
 	"slices"
 	"sync"
@@ -28,6 +29,12 @@ type incident struct {
 	db        *sql.DB
 	inspector *inspect.Inspector
 	names     atomic.Bool // no name is known any more
+	paused    atomic.Bool // part of the service has nothing to do
+
+	page     func(fresh bool) inspect.Pool // of another process; nil: of this one
+	process  *os.Process                   // this other one
+	set      *testbed.ReplicaSet
+	replicas []*byteproxy.Proxy // on the way to set's replicas
 }
 
 // between are the doors and proxies of incidents, by their addresses.
@@ -52,17 +59,24 @@ func newIncident(t *testing.T, account testbed.Account, parameters ...string) *i
 func newIncidentOf(t *testing.T, account testbed.Account, tasks bool, parameters ...string) *incident {
 	t.Helper()
 	i := &incident{T: t, account: account}
-	i.connector = pooldriver.New(account.URL(parameters...), quiet, func(c *pooldriver.Config) {
-		c.SampleStacks = 1
-		c.Dial = nameless(&i.names)
+	i.connect(func(c *pooldriver.Config) {
 		if tasks {
 			c.TaskKey = func(ctx context.Context) (any, context.Context) { return ctx.Value(taskOf{}), ctx }
 		}
-	})
-	i.db = sql.OpenDB(i.connector)
-	t.Cleanup(func() { _ = i.db.Close() })
-	i.inspector = inspect.Handler(i.connector)
+	}, parameters...)
 	return i
+}
+
+// connect opens the account's database.
+func (i *incident) connect(configure func(*pooldriver.Config), parameters ...string) {
+	i.connector = pooldriver.New(i.account.URL(parameters...), quiet, func(c *pooldriver.Config) {
+		c.SampleStacks = 1
+		c.Dial = nameless(&i.names)
+	}, configure)
+	db := sql.OpenDB(i.connector)
+	i.db = db
+	i.Cleanup(func() { _ = db.Close() })
+	i.inspector = inspect.Handler(i.connector)
 }
 
 // sees requires that the page says so within three seconds, looked at once a second as a browser
@@ -222,7 +236,7 @@ func hangingCommit(t *testing.T, account testbed.Account) {
 	i.later(func(context.Context) { _ = tx.Commit() })
 	i.later(func(ctx context.Context) { _ = i.db.PingContext(ctx) })
 	t.Cleanup(func() { proxy.Close() })
-	i.sees("bad", `^1 COMMIT has been running for \S+, which is not usual; 1 statement waits\.$`)
+	i.sees("bad", `^1 COMMIT has been running for \S+ by POST /orders at \S*hangingCommit \(verdict_test\.go:\d+\), which is not usual; 1 statement waits\.$`)
 	holder := i.connector.Holders()[0]
 	require.Equal(t, "COMMIT", holder.Statement)
 	require.True(t, holder.Running)
@@ -295,6 +309,13 @@ func smallPool(t *testing.T, account testbed.Account) {
 
 // retryStorm begins when it is known how often each label usually comes.
 func retryStorm(i *incident) {
+	i.payUsually()
+	i.payOften()
+}
+
+func (i *incident) payOften() { i.each(20, "GET /pay", i.run(sleeps[i.account.Server.Engine])) }
+
+func (i *incident) payUsually() {
 	query := sleeps[i.account.Server.Engine]
 	i.usual(query)
 	for _, label := range []string{"GET /pay", "GET /list"} {
@@ -307,7 +328,6 @@ func retryStorm(i *incident) {
 		all := i.connector.Stats().Arrivals
 		return len(all) == 2 && all[0].Usual > 1 && all[1].Usual > 1
 	}, time.Minute, 100*time.Millisecond)
-	i.each(20, "GET /pay", i.run(query))
 }
 
 func labelTakesOver(t *testing.T, account testbed.Account) {

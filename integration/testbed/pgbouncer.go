@@ -108,6 +108,19 @@ func (p *PgBouncer) waitReady(ctx context.Context, account Account) error {
 	}
 }
 
+// Pause lets no statement pass until the end of the test.
+func (p *PgBouncer) Pause(t testing.TB) {
+	t.Helper()
+	if _, err := p.console.ExecContext(t.Context(), "PAUSE"); err != nil {
+		t.Fatalf("testbed: PAUSE: %v", err)
+	}
+	t.Cleanup(func() {
+		if _, err := p.console.ExecContext(context.Background(), "RESUME"); err != nil {
+			t.Errorf("testbed: RESUME: %v", err)
+		}
+	})
+}
+
 // Show returns what the console says to SHOW what, a row for each line.
 func (p *PgBouncer) Show(t testing.TB, what string) []map[string]string {
 	t.Helper()
