@@ -76,7 +76,8 @@ type facts struct {
 
 	others bool // statements end that take no longer than usual, while others are slower
 
-	grave, errors uint64 // statements that failed in Window: for want of room or by a fault of the server; for any reason that is not usual
+	grave, errors uint64 // statements that failed in Window: for want of room or by a fault of the server; for any reason of classes
+	shares        uint64 // sum of class.share of errors
 	failing       string // a text: which of them, most often
 
 	nested, nestedSure bool // see findNested

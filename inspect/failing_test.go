@@ -25,6 +25,8 @@ func TestWhatFailsIsSaid(t *testing.T) {
 	require.Equal(t, Verdict{"statements fail", "bad",
 		"In the last 10s statements failed: 4 of class 42 (a wrong text, or a right is missing), 3 of class 53 (no room: a disk, the memory or a limit is full). 1 of 4 connections are in use, and nobody waits.",
 		"Look at the server's log, at its disk and its memory."}, full)
+	require.Equal(t, "calm", judged(1000, map[string]uint64{"22": 249}).Level)
+	require.Equal(t, "statements fail", judged(1000, map[string]uint64{"22": 250}).Rule)
 	many := judged(1000, map[string]uint64{"25": 50})
 	require.Equal(t, "busy statements fail", many.Level+" "+many.Rule)
 	require.Contains(t, many.Sentence, "50 of class 25 (the server is read-only")

@@ -82,8 +82,10 @@ func TestLockWaitsAsksOverASpareConnection(t *testing.T) {
 		conn, err := i.db.Conn(t.Context())
 		require.NoError(t, err)
 		require.NoError(t, conn.PingContext(t.Context()))
+		failures := i.connector.Stats().AcquireFailures
 		_, err = i.connector.LockWaits(t.Context())
 		require.ErrorIs(t, err, pool.ErrNoneNow)
+		require.Equal(t, failures, i.connector.Stats().AcquireFailures, "who asks is no statement that got no connection")
 		counted, _, err := account.Backends(t.Context())
 		require.NoError(t, err)
 		require.LessOrEqual(t, counted, 3, "by the server")

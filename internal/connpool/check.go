@@ -156,8 +156,8 @@ func (p *Pool) Ask(ctx context.Context, ask func(dialects.Session) error) (asked
 			return false, nil // a dial may take long
 		}
 	}
-	if err != nil { // a connection that was idle may be asked for a sign of life first
-		return ctx.Err() != nil, p.Explain(err)
+	if err != nil { // a connection that was idle may be asked for a sign of life first. No statement got none, so it is not counted.
+		return ctx.Err() != nil, &acquireError{target: p.report.Target(), err: err}
 	}
 	keep := false
 	defer p.asked(r, &keep) // also by a panic of the driver
