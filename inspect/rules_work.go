@@ -191,7 +191,7 @@ var likelyRules = []rule{
 		"Look at the errors that the program gets, and at the server's log."},
 	{"looking", busy, func(f *facts) bool { return f.waits && f.Window.Known < still && f.longest < still },
 		func(f *facts) string { return fmt.Sprintf("%s. %s: looking, %s.", f.theyWait(), f.use, Brief(still)) }, ""},
-	{"small", busy, func(f *facts) bool { return f.allLent() && f.raw == 0 && f.measured() },
+	{"small", busy, func(f *facts) bool { return f.allLent() && f.raw == 0 && f.readsAway == 0 && f.measured() },
 		func(f *facts) string {
 			return fmt.Sprintf("%s. %s, and their statements take no longer than before: the pool is small.%s", f.theyWait(), f.use, f.lostStatements())
 		},

@@ -60,6 +60,13 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 		p.Labels = append(labelsOf(p), LabelUse{Label: "GET /list", Holds: 1})
 		return p
 	}
+	copies := raw
+	copies.Label = "COPY /export"
+	opens := Pool{Stats: stats(1, 4, 1), Holders: []pooldriver.Holder{usual}, Window: Window{Known: window, Lost: 7, Errors: map[string]uint64{"57": 7}}}
+	opens.Stats.Pool.Count, opens.Stats.Pool.Creating = 3, 2
+	replicaDied := storm(arrivals(400, 20, 40*time.Second))
+	replicaDied.Stats.Replica.Pools = []pooldriver.ReplicaPool{{Host: "r1", State: pooldriver.ReplicaDead, Since: ago(3 * time.Second)}}
+	replicaDied.Window.Reads = map[pooldriver.ReplicaRead]uint64{pooldriver.ReplicaDead: 100}
 	for _, tc := range []struct {
 		name     string
 		pool     Pool
@@ -90,6 +97,18 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"3 statements wait. 2 of 2 connections are in use, and their statements take no longer than before: the pool is small. In the last 10s statements got no connection: timeout 3."},
 		{"a program that has never run without waits", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}, Window: known}, "busy",
 			"1 statement waits, for 0s at most, and why is not known: it is not known how long these statements take when nobody waits. 2 of 2 connections are in use."},
+		{"a new text is slow, and the others are as before", Pool{Stats: stats(2, 2, 3), Holders: []pooldriver.Holder{runs(1, 0, "GET /report", "SELECT sales"), runs(2, 0, "GET /report", "SELECT sales")}, Window: known, Statements: []pooldriver.StatementTime{{Statement: "SELECT cart", Runs: 100, Usual: time.Millisecond, Lately: time.Millisecond}}}, "busy",
+			"3 statements wait, for 0s at most, and why is not known: it is not known how long these statements take when nobody waits. 2 of 2 connections are in use. GET /report has 2 of 2 connections, for 0s: SELECT sales."},
+		{"a COMMIT that hangs", Pool{Stats: stats(1, 4, 0), Holders: []pooldriver.Holder{runs(1, 3, "POST /orders", "COMMIT")}}, "bad",
+			"1 COMMIT has been running for 3s by POST /orders, which is not usual."},
+		{"functions of Raw have all", Pool{Stats: stats(1, 1, 2), Holders: []pooldriver.Holder{copies}}, "bad",
+			"2 statements wait. 1 of 1 connections are in use (1 by functions of Raw), for longest by COPY /export: no other is left."},
+		{"connections are killed, and new ones are opened", opens, "bad",
+			"Connections are lost. In the last 10s 7 connections were lost, or cut by the deadline of their statement. Statements failed: 7 of class 57 (ended by a timeout, or by the server). 1 of 4 connections are in use, and 1 statement waits, for 0s at most."},
+		{"a label comes more often, because its replica has died", replicaDied, "busy",
+			"No replica serves: in the last 10s 100 reads went to the primary. Replica r1 does not serve (dead) for 3s."},
+		{"a page that got no answer, while others get theirs", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 3, "", "a")}, Window: known, Asked: Asked{Asked: true, Took: time.Second}}, "calm",
+			"The pool is not the problem: 1 of 2 connections are in use, and nobody waits."},
 		{"a program that gets no processor", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{usual, running}, Window: Window{Known: window, Late: 400 * time.Millisecond}}, "bad",
 			"This process gets no processor: in the last 10s it was twice late by 400ms or more for what a timer had begun, so that statements look slow. 2 of 2 connections are in use, and 1 statement waits, for 0s at most."},
 		{"a failover to another zone", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{usual, running}, Window: known, Statements: []pooldriver.StatementTime{{Statement: "SELECT cart", Runs: 100, Usual: 2500 * time.Microsecond, Lately: 22 * time.Millisecond}}}, "bad",
