@@ -222,10 +222,6 @@ var likelyRules = []rule{
 			return fmt.Sprintf("A transaction%s has run nothing for %s: it keeps a connection, and its locks. %s, and %s.", by(f.inTx), Brief(f.inTx.Idle), f.use, f.nobody)
 		},
 		"Commit or roll back earlier."},
-	{"waited", busy, func(f *facts) bool { return f.Window.WaitP99 > shortWait },
-		func(f *facts) string {
-			return fmt.Sprintf("In the last %s one statement of 100 has waited up to %s for a connection. Now %s, and %s.", Brief(window), Brief(f.Window.WaitP99), lowerFirst(f.use), f.nobody)
-		}, ""},
 	{"forgotten rows", busy, func(f *facts) bool { return f.forgotten > 0 },
 		func(f *facts) string {
 			return fmt.Sprintf("%s open in memory, because others needed their connection, the oldest for %s%s. %s, and %s.",
@@ -233,10 +229,20 @@ var likelyRules = []rule{
 				by(pooldriver.Holder{Label: f.oldest.Label, Task: f.oldest.Task, TakenAt: f.oldest.TakenAt}), f.use, f.nobody)
 		},
 		"Look whether somebody forgets to close them, or reads them slowly."},
+	{"waited", busy, func(f *facts) bool { return f.Window.WaitP99 > shortWait },
+		func(f *facts) string {
+			return fmt.Sprintf("In the last %s one statement of 100 has waited up to %s for a connection. Now %s, and %s.", Brief(window), Brief(f.Window.WaitP99), lowerFirst(f.use), f.nobody)
+		}, ""},
 	{"failed before", busy, func(f *facts) bool { return f.failedBefore != "" },
 		func(f *facts) string {
 			return fmt.Sprintf("In the last minute statements got no connection: %s, the last one %s ago. Now %s, and %s.", f.failedBefore, Brief(f.Recent.FailedAgo), lowerFirst(f.use), f.nobody)
 		}, ""},
+	{"unanswered", busy, func(f *facts) bool { return f.Asked.Asked && !f.Asked.Answered && f.lasting > 0 },
+		func(f *facts) string {
+			return fmt.Sprintf("%s, the first for %s. Others get their answers, and the server has not said within %s who waits for what.%s %s, and %s.",
+				f.theyRun(), Brief(f.longestRunning), Brief(f.Asked.Took), f.mostly(), f.use, f.nobody)
+		},
+		"Look at the server who waits for what (pg_stat_activity, SHOW PROCESSLIST), and at its load."},
 	{"well", calm, func(*facts) bool { return true },
 		func(f *facts) string { return fmt.Sprintf("The pool is not the problem: %s, and %s.", f.use, f.nobody) }, ""},
 }

@@ -186,7 +186,7 @@ func (f *facts) mostly() string {
 	if f.most.label == "" && f.most.statement == "" {
 		return ""
 	}
-	return " " + f.most.has(f) + "."
+	return after(f.most.has(f) + ".")
 }
 
 // lock names the session that blocks others. Blocking sessions may wait, too: the session at

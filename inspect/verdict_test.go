@@ -107,8 +107,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"Connections are lost. In the last 10s 7 connections were lost, or cut by the deadline of their statement. Statements failed: 7 of class 57 (ended by a timeout, or by the server). 1 of 4 connections are in use, and 1 statement waits, for 0s at most."},
 		{"a label comes more often, because its replica has died", replicaDied, "busy",
 			"No replica serves: in the last 10s 100 reads went to the primary. Replica r1 does not serve (dead) for 3s."},
-		{"a page that got no answer, while others get theirs", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 3, "", "a")}, Window: known, Asked: Asked{Asked: true, Took: time.Second}}, "calm",
-			"The pool is not the problem: 1 of 2 connections are in use, and nobody waits."},
+		{"a page that got no answer, while others get theirs", Pool{Stats: stats(1, 2, 0), Holders: []pooldriver.Holder{runs(1, 3, "", "a")}, Window: known, Asked: Asked{Asked: true, Took: time.Second}}, "busy",
+			"1 statement runs, the first for 3s. Others get their answers, and the server has not said within 1s who waits for what. One statement has 1 of 1 connections, for 3s: a. 1 of 2 connections are in use, and nobody waits."},
 		{"a program that gets no processor", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{usual, running}, Window: Window{Known: window, Late: 400 * time.Millisecond}}, "bad",
 			"This process gets no processor: in the last 10s it was twice late by 400ms or more for what a timer had begun, so that statements look slow. 2 of 2 connections are in use, and 1 statement waits, for 0s at most."},
 		{"a failover to another zone", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{usual, running}, Window: known, Statements: []pooldriver.StatementTime{{Statement: "SELECT cart", Runs: 100, Usual: 2500 * time.Microsecond, Lately: 22 * time.Millisecond}}}, "bad",
@@ -208,6 +208,9 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			require.Equal(t, tc.level+": "+tc.sentence, v.Level+": "+v.Sentence)
 		})
 	}
+	replicaDied.At = now
+	_, besides := Judge(replicaDied)
+	require.Equal(t, "unknown", besides[0].Rule, "the pool is small for what replicas do usually")
 }
 
 // outage are those of a pool of 10 whose dials fail. creating below 0: so many are lent.

@@ -101,11 +101,11 @@ var onTheWay = map[string]staged{
 	},
 	"connections of MariaDB are killed": {
 		long: true, stage: on(testbed.MariaDB, busied), begin: kills,
-		right: "connections lost|statements fail", culprit: `\d+ connections were lost`,
+		right: "connections lost|statements fail|slower than usual", culprit: `\d+ connections were lost`,
 	},
 	"connections are reset": {
 		long: true, stage: on(testbed.Postgres, busiedByProxy), begin: resets,
-		right: "connections lost|statements fail", culprit: `\d+ connections were lost`,
+		right: "connections lost|statements fail|slower than usual", culprit: `\d+ connections were lost`,
 	},
 	"the listener's connection is lost": {
 		long: true, stage: listenerOf(nil), begin: func(i *incident) { i.proxy().Refuse() },
