@@ -110,7 +110,7 @@ var likelyRules = []rule{
 		"Give connections back sooner: close rows, end transactions, do other work before or after them."},
 	{"recovering", busy, func(f *facts) bool { return f.waits && f.Window.DialErrors > 0 && f.Stats.DialsFailing.Failed == 0 },
 		func(f *facts) string {
-			return fmt.Sprintf("%s, for %s at most: connecting succeeds again, and the queue is worked off. %s.%s", f.theyWait(), Brief(f.longest), f.use, f.lostStatements())
+			return fmt.Sprintf("%s, for %s at most: connecting succeeds again, and the queue is worked off. %s.%s", f.theyWait(), Brief(f.longest), f.use, f.lost())
 		}, ""},
 	{"often held for nothing", hurts,
 		func(f *facts) bool {

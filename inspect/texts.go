@@ -161,8 +161,11 @@ func isSlower(t pooldriver.StatementTime) bool {
 	return t.Usual > 0 && t.Lately >= 3*t.Usual && t.Lately >= t.Usual+least
 }
 
-// slower reports whether what runs is slower than usual.
-func (f *facts) slower() bool { return f.slow > 0 && f.slow*2 >= f.known }
+// slower reports whether what runs is slower than usual. What is new may be the cause, if it runs more
+// often, and others take no longer.
+func (f *facts) slower() bool {
+	return f.slow > 0 && f.slow*2 >= f.known && !(f.others && f.new > f.slow)
+}
 
 // grown says how much more often the label that takes over comes.
 func (f *facts) grown() string {

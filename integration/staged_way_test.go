@@ -104,8 +104,8 @@ var onTheWay = map[string]staged{
 		right: "connections lost|statements fail|slower than usual", culprit: `\d+ connections were lost`,
 	},
 	"connections are reset": {
-		long: true, stage: on(testbed.Postgres, busiedByProxy), begin: resets,
-		right: "connections lost|statements fail|slower than usual", culprit: `\d+ connections were lost`,
+		long: true, stage: on(testbed.Postgres, busiedByProxy), begin: resets, // of dials, too
+		right: "connections lost|statements fail|slower than usual|recovering", culprit: `\d+ connections were lost`,
 	},
 	"the listener's connection is lost": {
 		long: true, stage: listenerOf(nil), begin: func(i *incident) { i.proxy().Refuse() },
@@ -116,7 +116,7 @@ var onTheWay = map[string]staged{
 		right: "nobody hears", culprit: `hears? nothing.*not permitted to log in`,
 	},
 	"the listener's connection is silent": {
-		long: true, stage: listenerOf(nil), begin: unplug,
+		long: true, stage: listenerOf(nil, "pool_listen_ping=1s", "pool_ping_timeout=1s"), begin: unplug,
 		right: "nobody hears", culprit: `hears? nothing`,
 	},
 	"a listener is slow": {
@@ -302,7 +302,7 @@ func resets(i *incident) {
 }
 
 // listenerOf is a service that listens on a connection with a login and a way of its own. hears is what it does with a notification.
-func listenerOf(hears func()) func(*testing.T) *incident {
+func listenerOf(hears func(), parameters ...string) func(*testing.T) *incident {
 	return on(testbed.Postgres, func(t *testing.T, account testbed.Account) *incident {
 		i := &incident{T: t, account: account}
 		witness := account.Witness(t)
@@ -310,7 +310,7 @@ func listenerOf(hears func()) func(*testing.T) *incident {
 		own.User += "_listens"
 		mustExec(t, witness, fmt.Sprintf("CREATE ROLE %s LOGIN PASSWORD '%s'", own.User, own.Password))
 		t.Cleanup(func() { mustExec(t, account.Witness(t), "DROP ROLE "+own.User) })
-		i.connect(func(c *pooldriver.Config) { c.ListenDSN = own.URL() }, "pool_max_conns=10", "pool_listen_ping=1s", "pool_ping_timeout=1s")
+		i.connect(func(c *pooldriver.Config) { c.ListenDSN = own.URL() }, append(parameters, "pool_max_conns=10")...)
 		i.account.Addr = own.Addr // of the proxy
 		i.exec("CREATE TABLE stock (id INT PRIMARY KEY, n INT)")
 		i.each(4, "GET /stock", i.waits("SELECT n FROM stock"))
