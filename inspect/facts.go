@@ -387,7 +387,7 @@ func longestWait(p Pool) time.Duration {
 
 // by says who a holder is, as far as that is known: its label or task, and its line of code.
 func by(h pooldriver.Holder) string {
-	return between(" by ", who(h), "")
+	return between(" by ", cmp.Or(h.Label, h.Task), "") + at(h)
 }
 
 func who(h pooldriver.Holder) string {

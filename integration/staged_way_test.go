@@ -357,7 +357,7 @@ func bouncerFills(i *incident) {
 	for range 8 {
 		i.later(func(ctx context.Context) {
 			for ctx.Err() == nil {
-				_, _ = other.ExecContext(ctx, "SELECT pg_sleep(0.1)")
+				_, _ = other.ExecContext(ctx, "SELECT pg_sleep(0.3)")
 			}
 		})
 	}

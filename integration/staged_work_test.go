@@ -74,11 +74,11 @@ var ofTheWork = map[string]staged{
 		right: "raw has all", culprit: `COPY /export`,
 	},
 	"transactions are idle nine tenths of the time": {
-		stage: on(testbed.Postgres, calmly), begin: idleMostly,
+		stage: on(testbed.Postgres, checkouts), begin: callInside,
 		right: "often held for nothing|" + leaked, culprit: `POST /checkout`,
 	},
 	"transactions on MariaDB are idle nine tenths of the time": {
-		long: true, stage: on(testbed.MariaDB, calmly), begin: idleMostly,
+		long: true, stage: on(testbed.MariaDB, checkouts), begin: callInside,
 		right: "often held for nothing|" + leaked, culprit: `POST /checkout`,
 	},
 	"a deadlock of tasks": {
@@ -231,21 +231,30 @@ func rawHasAll(i *incident) {
 	}
 }
 
-// idleMostly: 30 clients do something else in their transactions.
-func idleMostly(i *incident) {
+// checkouts is a service whose 30 clients call another one after their transactions, and in an incident inside of them.
+func checkouts(t *testing.T, account testbed.Account) *incident {
+	i := newIncident(t, account, "pool_max_conns=10")
+	calls := func(inside bool) {
+		if i.paused.Load() == inside {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
 	i.each(30, "POST /checkout", func(ctx context.Context) {
+		defer calls(false)
 		tx, err := i.db.BeginTx(ctx, nil)
 		if err != nil {
 			return
 		}
 		defer func() { _ = tx.Rollback() }()
-		if _, err := tx.ExecContext(ctx, "SELECT 1"); err != nil {
-			return
+		if _, err := tx.ExecContext(ctx, "SELECT 1"); err == nil {
+			calls(true)
+			_ = tx.Commit()
 		}
-		time.Sleep(200 * time.Millisecond)
-		_ = tx.Commit()
 	})
+	return i
 }
+
+func callInside(i *incident) { i.paused.Store(true) }
 
 // tasksInTasks: work of a task waits for another task that it has begun itself.
 func tasksInTasks(i *incident) {
