@@ -59,7 +59,7 @@ func (s staged) play(t *testing.T) {
 	if !s.unknown {
 		require.Eventually(t, func() bool {
 			return slices.ContainsFunc(i.connector.Statements(time.Time{}), func(t pooldriver.StatementTime) bool { return t.Usual > 0 })
-		}, time.Minute, 10*time.Millisecond)
+		}, slowMachine, 10*time.Millisecond)
 	}
 	i.watch(time.Now().Add(usual))
 	s.begin(i)

@@ -274,7 +274,7 @@ func busiedByProxy(t *testing.T, account testbed.Account) *incident {
 	return busied(t, viaStall(t, account))
 }
 
-// kills ends a running statement's connection three times a second.
+// kills ends a running statement's connection some times a second.
 func kills(i *incident) {
 	find, kill := "SELECT pid FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep' LIMIT 1", "SELECT pg_terminate_backend(%d)"
 	if i.account.Server.Engine != testbed.Postgres {
@@ -287,7 +287,7 @@ func kills(i *incident) {
 			if witness.QueryRowContext(ctx, find, i.account.User).Scan(&process) == nil {
 				_, _ = witness.ExecContext(ctx, fmt.Sprintf(kill, process))
 			}
-			time.Sleep(300 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 		}
 	})
 }

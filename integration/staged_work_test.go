@@ -162,7 +162,7 @@ var ofTheWork = map[string]staged{
 
 // small and twins are services with few connections, which are enough.
 func small(t *testing.T, account testbed.Account) *incident {
-	return usually(t, account, endless, 3, 4, "pool_acquire_timeout=0")
+	return usually(t, account, endless, 2, 4, "pool_acquire_timeout=0")
 }
 
 func twins(t *testing.T, account testbed.Account) *incident {
