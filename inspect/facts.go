@@ -42,6 +42,7 @@ type facts struct {
 	rawest  pooldriver.Holder // the one of raw that is held longest
 
 	dialsFail    bool   // dials fail, and that matters
+	dialsFailed  bool   // the last dial has failed within a minute: of later ones, which nobody has needed, nothing is known
 	failed       string // why statements got no connection in Window; empty: each got one
 	failedBefore string // why in the last minute
 
@@ -110,6 +111,7 @@ func factsOf(p Pool) *facts {
 	f.addWaits()
 	f.failed, f.failedBefore = Failures(p.Window.Failed), Failures(p.Recent.Failed)
 	f.dialsFail = p.Stats.DialsFailing.Failed > 0 && (f.open == 0 || s.Waiting > 0 || p.Window.DialErrors > 0)
+	f.dialsFailed = p.Stats.DialsFailing.Failed > 0 && p.Stats.DialsFailing.Ago < time.Minute
 	for _, h := range p.Holders {
 		f.add(h)
 	}

@@ -49,7 +49,7 @@ var connectRules = []rule{
 		}, ""},
 	{"was full", calm,
 		func(f *facts) bool {
-			return f.full && f.Stats.Pool.Waiting == 0 && f.failedBefore == "" && f.Window.DialErrors == 0 && f.Stats.DialsFailing.Failed == 0
+			return f.full && f.Stats.Pool.Waiting == 0 && f.failedBefore == "" && f.Window.DialErrors == 0 && !f.dialsFailed
 		},
 		func(f *facts) string {
 			return fmt.Sprintf("The server had no room for more than %d of %d connections. Nobody has needed one more since, so that nobody knows whether it has room again. %s.", f.Stats.Pool.Allowed, f.Stats.Pool.Max, f.inUse())
@@ -57,7 +57,7 @@ var connectRules = []rule{
 	{"server full", hurts, func(f *facts) bool { return f.full },
 		func(f *facts) string { return f.use + ", and " + f.nobody + "." },
 		"Look who else has connections to it (pg_stat_activity, SHOW PROCESSLIST); then give fewer to some, or raise max_connections."},
-	{"dials failed", busy, func(f *facts) bool { return f.Stats.DialsFailing.Failed > 0 },
+	{"dials failed", busy, func(f *facts) bool { return f.dialsFailed },
 		func(f *facts) string { return f.use + ", and " + f.nobody + ", but " + lowerFirst(f.dials()) }, ""},
 }
 

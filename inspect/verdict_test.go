@@ -60,6 +60,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 		p.Labels = append(labelsOf(p), LabelUse{Label: "GET /list", Holds: 1})
 		return p
 	}
+	dialsLongAgo := Pool{Stats: outage(-3, 0, 2, 3*time.Minute)}
+	dialsLongAgo.Stats.DialsFailing.Ago = 2 * time.Minute
 	copies := raw
 	copies.Label = "COPY /export"
 	opens := Pool{Stats: stats(1, 4, 1), Holders: []pooldriver.Holder{usual}, Window: Window{Known: window, Lost: 7, Errors: map[string]uint64{"57": 7}}}
@@ -193,6 +195,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"The server refuses our login: the last 11 dials have failed, for 3s: password authentication failed. Connections that are open still work: 2 of 10 connections are in use; 6 statements wait. In the last 10s statements got no connection: dial failed 83."},
 		{"dials have failed a while ago, and others are open", Pool{Stats: outage(-3, 0, 2, time.Second)}, "busy",
 			"3 of 10 connections are in use, and nobody waits, but the last 2 dials have failed, for 1s: no route."},
+		{"dials have failed minutes ago, and nobody has needed one since", dialsLongAgo, "calm",
+			"The pool is not the problem: 3 of 10 connections are in use, and nobody waits."},
 		{"the breaker", Pool{Stats: pooldriver.Stats{Pool: pool.Stats{Max: 4, State: pool.Inactive}}}, "bad",
 			"The circuit breaker is open: statements fail at once, because connecting failed."},
 		{"waits of late", Pool{Stats: stats(1, 4, 0), Window: Window{WaitP99: 250 * time.Millisecond}}, "busy",
