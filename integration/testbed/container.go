@@ -231,16 +231,7 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 		}
 		at := []testcontainers.ContainerCustomizer{
 			testcontainers.WithCmd(command...),
-			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) {
-				if b.volume != "" {
-					host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Target: b.volume})
-				}
-				if b.listen != nil {
-					host.NetworkMode = "host"
-					return
-				}
-				host.PortBindings = network.PortMap{published: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: port}}}
-			}),
+			testcontainers.WithHostConfigModifier(func(host *container.HostConfig) { b.place(host, published, port) }),
 		}
 		if b.listen == nil {
 			at = append(at, testcontainers.WithExposedPorts(b.port+"/tcp"))
@@ -257,6 +248,18 @@ func (b boxed) run(ctx context.Context) (*testcontainers.DockerContainer, string
 			return nil, "", fmt.Errorf("testbed: starting %s from image %q (\"make images\" provides it): %w", b.title, b.image, err)
 		}
 	}
+}
+
+// place says where the container's files are, and how its port is reached.
+func (b boxed) place(host *container.HostConfig, published network.Port, port string) {
+	if b.volume != "" {
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeVolume, Target: b.volume})
+	}
+	if b.listen != nil {
+		host.NetworkMode = "host"
+		return
+	}
+	host.PortBindings = network.PortMap{published: {{HostIP: netip.MustParseAddr("127.0.0.1"), HostPort: port}}}
 }
 
 // claims has the ports of this process: a socket of Linux's that has no file belongs to one process, and ends with it.
