@@ -235,7 +235,10 @@ func (i *incident) traffic() {
 
 func stall(i *incident) {
 	i.traffic()
-	time.Sleep(500 * time.Millisecond)
+	require.Eventually(i, func() bool {
+		s := i.connector.Stats().Pool
+		return s.Count == 4 && s.Creating == 0
+	}, slowMachine, 10*time.Millisecond)
 	i.proxy().SetLatency(byteproxy.ToClient, time.Minute)
 	i.Cleanup(func() { _ = i.proxy().Close() })
 }
