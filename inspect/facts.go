@@ -372,7 +372,7 @@ const atOnce = 100 * time.Millisecond
 
 // goesOn reports whether w may be the work of h: w began to wait when the connection of h became idle.
 func goesOn(w pooldriver.Waiter, h pooldriver.Holder, now time.Time) bool {
-	if w.Label != h.Label || h.Running || h.Idle < shortWait {
+	if w.Label != h.Label || h.Running || h.Idle < long { // of a crowd some began to wait when any holder became idle
 		return false
 	}
 	gap := w.Since.Sub(now.Add(-h.Idle))
