@@ -37,7 +37,7 @@ func TestMySQLWhatOpensATransactionByHandIsOneInEveryRespect(t *testing.T) {
 			_, err = p.ExecContext(ctx, closing)
 			require.ErrorIs(t, err, pooldriver.ErrTxLost)
 			end()
-			requireEmpty(t, s)
+			awaitEmpty(t, s)
 
 			conn := take(t, t.Context(), p.DB)
 			execOn(t, t.Context(), conn, opening)
@@ -48,7 +48,7 @@ func TestMySQLWhatOpensATransactionByHandIsOneInEveryRespect(t *testing.T) {
 			_, err = conn.ExecContext(t.Context(), closing)
 			require.Error(t, err)
 			_ = conn.Close()
-			requireEmpty(t, s)
+			awaitEmpty(t, s)
 
 			p.mustExec(t.Context(), t, opening)
 			p.requireAtRest(t)
@@ -65,6 +65,16 @@ func requireEmpty(t *testing.T, s stage) {
 	left, err := s.left(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, left)
+}
+
+// awaitEmpty is requireEmpty after a kill: the server ends the transaction of a session that is not in its list any more.
+func awaitEmpty(t *testing.T, s stage) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		left, err := s.left(t.Context())
+		return err == nil && len(left) == 0
+	}, slowMachine, time.Millisecond)
+	requireEmpty(t, s)
 }
 
 // TestMySQLRowsOfATransactionByHandStayWithIt while others wait for its connection: what it
