@@ -78,9 +78,9 @@ func EachInTurn(t *testing.T, test func(t *testing.T, account Account)) {
 // servers and fails the run when goroutines are left over.
 //
 // Tests on servers wait most of the time: more run at once than there are processors,
-// by default 8 (go test -parallel; 4 with the race detector). Tests that measure do not call t.Parallel, and so
+// by default 5 (go test -parallel; 4 with the race detector). Tests that measure do not call t.Parallel, and so
 // run before, one at a time. What is expected is no leak.
-func Run(m *testing.M, expected ...goleak.Option) int { return RunAtOnce(m, 8, expected...) }
+func Run(m *testing.M, expected ...goleak.Option) int { return RunAtOnce(m, 5, expected...) }
 
 // RunAtOnce is Run with n parallel tests at once.
 func RunAtOnce(m *testing.M, n int, expected ...goleak.Option) int {
