@@ -282,13 +282,20 @@ func (s *stream) abandon(why error) (open, owns bool) {
 	if s.driverRows == nil {
 		return false, false
 	}
-	_ = s.driverRows.Close()
+	_ = s.closeLocked()
 	owns = s.owns
-	s.driverRows, s.owns, s.lost = nil, false, why
+	s.owns, s.lost = false, why
+	return true, owns
+}
+
+// closeLocked closes the driver's rows. The caller has the link's lock.
+func (s *stream) closeLocked() error {
+	err := s.driverRows.Close()
+	s.driverRows = nil
 	if s.unlink != nil { // it was written before others let Close see that the rows are in memory
 		s.unlink()
 	}
-	return true, owns
+	return err
 }
 
 func (s *stream) isLeft() bool { return s.left.Load() }
@@ -317,12 +324,8 @@ func (s *stream) finish() (err error) {
 	if lost, ok := s.driverRows.(direct.Rows); ok {
 		err = lost.Lost()
 	}
-	err = cmp.Or(err, s.driverRows.Close())
-	s.driverRows = nil
-	if s.unlink != nil { // it was written before others let Close see that the rows are in memory
-		s.unlink()
-	}
-	return err
+	closed := s.closeLocked()
+	return cmp.Or(err, closed)
 }
 
 func (l *link) doQuery(ctx context.Context, h handle, text string, args []any) (pgx.Rows, error) {
