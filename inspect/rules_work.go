@@ -39,7 +39,7 @@ var sureRules = []rule{
 		"End the session in the way, or let it commit earlier."},
 	{"no answer", bad,
 		func(f *facts) bool {
-			return f.Asked.Asked && !f.Asked.Answered && f.lasting > 0 && f.Window.Silent >= long // else it answers others
+			return f.unanswered() && f.Window.Silent >= long // else it answers others
 		},
 		func(f *facts) string {
 			return fmt.Sprintf("The database or the network does not answer: %s, the first for %s, and the server has not answered a question of this page within %s%s.",
@@ -237,7 +237,7 @@ var likelyRules = []rule{
 		func(f *facts) string {
 			return fmt.Sprintf("In the last minute statements got no connection: %s, the last one %s ago. Now %s, and %s.", f.failedBefore, Brief(f.Recent.FailedAgo), lowerFirst(f.use), f.nobody)
 		}, ""},
-	{"unanswered", busy, func(f *facts) bool { return f.Asked.Asked && !f.Asked.Answered && f.lasting > 0 },
+	{"unanswered", busy, (*facts).unanswered,
 		func(f *facts) string {
 			return fmt.Sprintf("%s, the first for %s. Others get their answers, and the server has not said within %s who waits for what.%s %s, and %s.",
 				f.theyRun(), Brief(f.longestRunning), Brief(f.Asked.Took), f.mostly(), f.use, f.nobody)

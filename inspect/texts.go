@@ -161,6 +161,9 @@ func isSlower(t pooldriver.StatementTime) bool {
 	return t.Usual > 0 && t.Lately >= 3*t.Usual && t.Lately >= t.Usual+least
 }
 
+// unanswered reports whether statements last, and the server has not said who waits for what.
+func (f *facts) unanswered() bool { return f.Asked.Asked && !f.Asked.Answered && f.lasting > 0 }
+
 // slower reports whether what runs is slower than usual. What is new may be the cause, if it runs more
 // often, and others take no longer.
 func (f *facts) slower() bool {
