@@ -14,8 +14,8 @@ import (
 	"github.com/pooldriver/pooldriver/integration/testbed"
 )
 
-// TestIncidentsOfOperationsAreNamed has incidents that were chosen when the rules were done. The right rules and the culprit were written
-// down before they were run.
+// TestIncidentsOfOperationsAreNamed has incidents that were chosen from operations, and not from the rules. The right rules and the culprit were
+// written down before they were run.
 func TestIncidentsOfOperationsAreNamed(t *testing.T) {
 	t.Parallel()
 	playAll(t, operations)
