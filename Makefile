@@ -117,6 +117,9 @@ MATTN      = CGO_CFLAGS=-O0 $(GO) -C integration test -vet=off
 # wait for processors, and not for what they test.
 CROWDS = Tunnel|TestTasksShareAHotRow|TestDrainUnderLoad|TestTransfersAtSerializable|TestNoTenantSees|TestPostgresStatementsWithSettings|TestACommitThatIsCutIsNot
 
+# Incidents that are staged and looked at: they wait nearly all the time.
+INCIDENTS = RightInEachIncident|Incidents.*AreNamed
+
 # What of ./release "make test" leaves to "make test-rare": it compiles modules for half a minute.
 INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*pooldriver)|TestModulesOfTwoReleases|TestAProgramCanUseAClone
 
@@ -124,10 +127,11 @@ INSTALLED = TestWhatTheReadmeSaysCanBeInstalledAndRun/local/(the_command|.*poold
 # its processors with nobody, because what is not exercised in time is not tested.
 PAIRS = $(GO) -C integration test -vet=off ./pairs
 
-# Three commands: many tests at once, then the crowds, then mattn. $(1) is the timeout of each,
+# Four commands: many tests at once, then the incidents, the crowds, mattn. $(1) is the timeout of each,
 # $(2) RACE, $(3) what other tests are left out, $(4) what other packages.
 define INTEGRATION
-$(GO) -C integration test $(TAGS) -vet=off $(2) -timeout $(1) -skip '$(CROWDS)$(3)' $(call ONE_SERVER,$(4))
+$(GO) -C integration test $(TAGS) -vet=off $(2) -timeout $(1) -skip '$(CROWDS)|$(INCIDENTS)$(3)' $(call ONE_SERVER,$(4))
+$(GO) -C integration test $(TAGS) -vet=off $(2) -timeout $(1) -parallel 16 -run '$(INCIDENTS)' .
 $(GO) -C integration test $(TAGS) -vet=off $(2) -timeout $(1) -parallel 2 -run '$(CROWDS)' .
 $(MATTN) $(2) -timeout $(1) ./mattn
 endef
