@@ -69,7 +69,7 @@ func TestIdleConnectionsKeepNothingOfTheProgram(t *testing.T) {
 			atRest(t, c)
 			// The goroutine above, and those that clean, may not have left their stacks yet.
 			gone := func() bool { runtime.GC(); return request.Value() == nil && argument.Value() == nil }
-			for deadline := time.Now().Add(5 * time.Second); !gone() && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(patience); !gone() && time.Now().Before(deadline); {
 				time.Sleep(time.Millisecond)
 			}
 			require.True(t, request.Value() == nil, "the context is kept")

@@ -96,7 +96,7 @@ func cancelTx(t *testing.T, db *sql.DB) {
 	cancel()
 	_ = tx.Rollback()
 	// database/sql may be rolling back still, in a goroutine of its own.
-	require.Eventually(t, func() bool { return db.Stats().InUse == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return db.Stats().InUse == 0 }, patience, time.Millisecond)
 }
 
 func wrapTask(t *testing.T, db *sql.DB) {

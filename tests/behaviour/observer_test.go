@@ -102,7 +102,7 @@ func TestAnObserverIsToldWhyAConnectionIsClosed(t *testing.T) {
 	s, db, c := openStub(t, dialects.Traits{}, n.option, func(c *pooldriver.Config) { c.MaxConns = 1 })
 	s.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Kill: true, Err: driver.ErrBadConn})
 	_, _ = db.Exec("INSERT INTO t VALUES (1)")
-	require.Eventually(t, func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.closes) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { n.mu.Lock(); defer n.mu.Unlock(); return len(n.closes) == 1 }, patience, time.Millisecond)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	require.Equal(t, pooldriver.CloseLost, n.closes[0].Reason)
@@ -141,7 +141,7 @@ func TestAPanicOfAnObserverCostsNothing(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Pool.Creates)
 	require.NoError(t, db.Close())
 	for _, function := range []string{"DialDone", "AcquireDone", "ReleaseDone", "ResetDone", "TaskDone"} {
-		require.Eventually(t, func() bool { return log.lines("function=Config.Observer."+function) > 0 }, 5*time.Second, time.Millisecond, function)
+		require.Eventually(t, func() bool { return log.lines("function=Config.Observer."+function) > 0 }, patience, time.Millisecond, function)
 	}
 	require.NotContains(t, log.text(), "s3cr3t")
 }

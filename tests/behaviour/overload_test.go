@@ -191,7 +191,7 @@ func TestALoopOverRowsInMemoryIsNotRefused(t *testing.T) {
 				_, err := db.ExecContext(loops, "INSERT INTO t VALUES (1)")
 				begins <- err
 			}()
-			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting > 0 || c.Stats().Pool.Shed > 0 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting > 0 || c.Stats().Pool.Shed > 0 }, patience, time.Millisecond)
 			behind = queued(t, c, c.Stats().Pool.Waiting+1, t.Context(), db)
 			require.NoError(t, other.Rollback())
 			require.ErrorIs(t, <-begins, pooldriver.ErrOverloaded, "its loop is over")

@@ -37,7 +37,7 @@ func TestTheLogOfTrialsMayUseTheConnection(t *testing.T) {
 	asked := make(chan error, 1)
 	p := &pipeline{trial: func(context.Context) error { trials.Add(1); return errors.New("wrong") }}
 	log := &askingLog{ask: func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		asked <- db.PingContext(ctx)
 	}}
@@ -87,7 +87,7 @@ func followsWhileCleaned(t *testing.T) (pipelined bool) {
 		select {
 		case err := <-ends:
 			require.NoError(t, err)
-		case <-time.After(5 * time.Second):
+		case <-time.After(patience):
 			t.Error("it waits for the cleaning")
 		}
 	}

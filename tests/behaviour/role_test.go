@@ -98,7 +98,7 @@ func (s *roleStub) refused(t *testing.T, run func() error) {
 // settledDown waits until nothing is on its way back.
 func settledDown(t *testing.T, c *pooldriver.Connector) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Pool.Lent == len(c.Holders()) && c.Stats().Pool.Destroying == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Pool.Lent == len(c.Holders()) && c.Stats().Pool.Destroying == 0 }, patience, time.Millisecond)
 }
 
 func TestAReadOnlyTransactionOfTheProgramCostsAQuestionAndNoConnection(t *testing.T) {
@@ -252,14 +252,14 @@ func TestHealthChecksAskForTheRoleWhereOneIsWanted(t *testing.T) {
 				require.Eventually(t, func() bool {
 					require.NoError(t, db.Ping()) // without a use there is no round
 					return s.Pings.Load() > pings+2
-				}, 5*time.Second, time.Millisecond)
+				}, patience, time.Millisecond)
 				require.Zero(t, s.asked.Load())
 				return
 			}
-			require.Eventually(t, func() bool { return s.asked.Load() > 2 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return s.asked.Load() > 2 }, patience, time.Millisecond)
 			require.Equal(t, 1, s.Server.State().Open())
 			demoted.Store(true)
-			require.Eventually(t, func() bool { return s.Server.State().Open() == 0 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Server.State().Open() == 0 }, patience, time.Millisecond)
 			require.EqualValues(t, 1, c.Stats().WrongRoles)
 			require.EqualValues(t, 1, c.Stats().Closed[pooldriver.CloseWrongRole])
 		})

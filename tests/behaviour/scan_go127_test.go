@@ -96,7 +96,7 @@ func TestAPanicOfScanColumnCostsTheConnection(t *testing.T) {
 	require.PanicsWithValue(t, "boom", func() { _ = scanner.ScanColumn(driver.ScanContext{}, 0, &n) })
 	_ = scanner.Close()
 	virtual.IsValid() // database/sql puts it back
-	require.Eventually(t, func() bool { return server.State().Open() == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return server.State().Open() == 0 }, patience, time.Millisecond)
 	require.Zero(t, c.Stats().Pool.Active)
 }
 

@@ -29,6 +29,8 @@ const (
 
 	maxRenewals = 10 // of a stale statement
 	rawPatience = 500 * time.Millisecond
+
+	patience = 30 * time.Second // with what comes at once on a machine that does nothing else
 )
 
 var everything = fakedb.Variant{Name: "everything", Features: fakedb.All}
@@ -43,7 +45,7 @@ func openFake(t *testing.T, v fakedb.Variant, options ...pooldriver.Option) (*fa
 	t.Cleanup(func() {
 		server.Heal()
 		require.NoError(t, db.Close())
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		require.NoError(t, server.Await(ctx, func(s fakedb.State) bool { return s.Open() == 0 }), "connections left open")
 		require.Empty(t, server.Violations())
@@ -56,7 +58,7 @@ func maxConns(n int) pooldriver.Option { return func(c *pooldriver.Config) { c.M
 // atRest waits until no connection is lent.
 func atRest(t *testing.T, c *pooldriver.Connector) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Pool.Active == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Pool.Active == 0 }, patience, time.Millisecond)
 }
 
 // openStub opens a database of the stub dialect with one connection.
@@ -189,7 +191,7 @@ func held(server *fakedb.Server, text string) *fakedb.Gate {
 }
 func waiting(t *testing.T, c *pooldriver.Connector, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == n }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == n }, patience, time.Millisecond)
 }
 
 type logged struct {

@@ -392,7 +392,7 @@ func TestAServerThatLeavesFlushesThePoolOnceHoweverManySeeIt(t *testing.T) {
 	}
 	require.NoError(t, db.Ping())
 	require.Equal(t, 5, s.Server.State().Opened, "the new one is not flushed again")
-	require.Eventually(t, func() bool { return s.Server.State().Open() == 1 }, 5*time.Second, time.Millisecond, "all four are closed as they come back")
+	require.Eventually(t, func() bool { return s.Server.State().Open() == 1 }, patience, time.Millisecond, "all four are closed as they come back")
 }
 
 func TestCleaningIsFollowedByAfterConnectAndForgetsStatementsThatAreGone(t *testing.T) {

@@ -303,7 +303,7 @@ func TestLostSessionStateIsLostForTheTask(t *testing.T) {
 // endOf waits until database/sql has rolled back what a context has ended.
 func endOf(t *testing.T, server *fakedb.Server) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, server.Await(ctx, func(s fakedb.State) bool { return s.InTx() == 0 }))
 }
@@ -320,7 +320,7 @@ func TestStatementsThatJoinedATransactionAreToldThatItsContextHasEndedIt(t *test
 		cancel()
 		endOf(t, server)
 		for range 2 {
-			require.Eventually(t, func() bool { return insertTwo(task, db) != nil }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return insertTwo(task, db) != nil }, patience, time.Millisecond)
 			err := insertTwo(task, db)
 			require.ErrorIs(t, err, pooldriver.ErrTxLost)
 			require.ErrorIs(t, err, context.Canceled)
@@ -352,7 +352,7 @@ func TestATaskGoesOnWhereNothingHadJoinedTheTransactionThatItsContextHasEnded(t 
 	_, err = tx.ExecContext(task, "INSERT INTO t VALUES (1)")
 	require.Error(t, err)
 	require.Empty(t, server.Table("t"), "never outside of its transaction")
-	require.Eventually(t, func() bool { return insertTwo(task, db) == nil }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return insertTwo(task, db) == nil }, patience, time.Millisecond)
 	require.Len(t, server.Table("t"), 1)
 	atRest(t, c) // database/sql's own rollback may still look at the connection
 }
@@ -379,8 +379,8 @@ func TestStatementsThatJoinedASavepointAreToldThatItsContextHasEndedIt(t *testin
 	outer, _, cancel := nested(t, ctx, db)
 	require.NoError(t, insertTwo(ctx, db), "in the savepoint")
 	cancel()
-	require.Eventually(t, func() bool { return server.Executed("ROLLBACK TO SAVEPOINT") == 1 }, 5*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return insertTwo(ctx, db) != nil }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return server.Executed("ROLLBACK TO SAVEPOINT") == 1 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return insertTwo(ctx, db) != nil }, patience, time.Millisecond)
 	require.ErrorIs(t, insertTwo(ctx, db), pooldriver.ErrTxLost)
 	require.NoError(t, outer.Rollback())
 	require.Empty(t, server.Table("t"))
