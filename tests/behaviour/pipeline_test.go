@@ -187,26 +187,28 @@ func TestQueriesThatWaitShareAPipeline(t *testing.T) {
 
 // A query that may follow waits for whatever comes first, as others do.
 func TestAQueryThatMayFollowDoesNotWaitForADialAlone(t *testing.T) {
-	p := &pipeline{}
-	db, c := openPipeline(t, p, maxConns(2))
-	c.Flush()
-	first := busy(t, db)
-	goOn := make(chan struct{})
-	t.Cleanup(func() { close(goOn) })
-	p.dialling = func() { <-goOn }
-	end := make(chan error, 1)
-	go func() {
-		_, err := look(t.Context(), db, lookup, 1)
-		end <- err
-	}()
-	require.Eventually(t, func() bool { return c.Stats().Pool.Creating == 1 }, 5*time.Second, time.Millisecond)
-	require.NoError(t, first.Close())
-	select {
-	case err := <-end:
-		require.NoError(t, err)
-	case <-time.After(5 * time.Second):
-		t.Error("it waits for the dial")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipeline{}
+		db, c := openPipeline(t, p, maxConns(2))
+		c.Flush()
+		first := busy(t, db)
+		goOn := make(chan struct{})
+		t.Cleanup(func() { close(goOn) })
+		p.dialling = func() { <-goOn }
+		end := make(chan error, 1)
+		go func() {
+			_, err := look(t.Context(), db, lookup, 1)
+			end <- err
+		}()
+		require.Eventually(t, func() bool { return c.Stats().Pool.Creating == 1 }, patience, time.Millisecond)
+		require.NoError(t, first.Close())
+		select {
+		case err := <-end:
+			require.NoError(t, err)
+		case <-time.After(patience):
+			t.Error("it waits for the dial")
+		}
+	})
 }
 
 // The statements in front would wait while somebody has a lock on one of its tables.
@@ -227,38 +229,40 @@ func TestAQueryWhoseTextIsNotPreparedDoesNotComeAlong(t *testing.T) {
 func TestAnAnswerThatNobodyWaitsForTakesNoMemory(t *testing.T) {
 	for name, leader := range map[string]bool{"leader": true, "follower": false} {
 		t.Run(name, func(t *testing.T) {
-			entered, goOn := make(chan struct{}), make(chan struct{})
-			p := &pipeline{together: func(_ context.Context, call dialects.PipelinedQuery) error {
-				if call.Args[0].Value == int64(1) {
-					close(entered)
-					<-goOn
+			synctest.Test(t, func(t *testing.T) {
+				entered, goOn := make(chan struct{}), make(chan struct{})
+				p := &pipeline{together: func(_ context.Context, call dialects.PipelinedQuery) error {
+					if call.Args[0].Value == int64(1) {
+						close(entered)
+						<-goOn
+					}
+					return nil
+				}}
+				db, c := openPipeline(t, p)
+				ctx, cancel := context.WithCancel(t.Context())
+				conn := busy(t, db)
+				contexts := []context.Context{t.Context(), ctx}
+				if leader {
+					contexts = []context.Context{ctx, t.Context()}
 				}
-				return nil
-			}}
-			db, c := openPipeline(t, p)
-			ctx, cancel := context.WithCancel(t.Context())
-			conn := busy(t, db)
-			contexts := []context.Context{t.Context(), ctx}
-			if leader {
-				contexts = []context.Context{ctx, t.Context()}
-			}
-			ends := make(chan error, 2)
-			for i, ctx := range contexts {
-				go func() {
-					_, err := look(ctx, db, lookup, int64(i+1))
-					ends <- err
-				}()
-				waiting(t, c, i+1)
-			}
-			require.NoError(t, conn.Close())
-			<-entered
-			cancel()
-			require.ErrorIs(t, <-ends, context.Canceled, "at once")
-			close(goOn)
-			require.NoError(t, <-ends)
-			atRest(t, c)
-			require.Zero(t, c.Stats().BufferedBytes)
-			require.Equal(t, 1, p.Server.State().Open())
+				ends := make(chan error, 2)
+				for i, ctx := range contexts {
+					go func() {
+						_, err := look(ctx, db, lookup, int64(i+1))
+						ends <- err
+					}()
+					waiting(t, c, i+1)
+				}
+				require.NoError(t, conn.Close())
+				<-entered
+				cancel()
+				require.ErrorIs(t, <-ends, context.Canceled, "at once")
+				close(goOn)
+				require.NoError(t, <-ends)
+				atRest(t, c)
+				require.Zero(t, c.Stats().BufferedBytes)
+				require.Equal(t, 1, p.Server.State().Open())
+			})
 		})
 	}
 }
@@ -324,37 +328,41 @@ func stuck(t *testing.T, which, most int) (c *pooldriver.Connector, ends []chan 
 
 // The others of its pipeline are answered by the other connection meanwhile.
 func TestAQueryThatTakesLongInAPipelineHoldsUpNobody(t *testing.T) {
-	for slow := range 3 {
-		c, ends, cancel, goOn := stuck(t, slow, 2)
-		for i := range ends {
-			if i != slow {
-				require.NoError(t, <-ends[i])
+	synctest.Test(t, func(t *testing.T) {
+		for slow := range 3 {
+			c, ends, cancel, goOn := stuck(t, slow, 2)
+			for i := range ends {
+				if i != slow {
+					require.NoError(t, <-ends[i])
+				}
 			}
+			if slow == 1 {
+				time.Sleep(2200 * time.Millisecond) // AcquireTimeout bounds no statement
+				require.Empty(t, ends[slow])
+			}
+			goOn()
+			require.NoError(t, <-ends[slow])
+			cancel()
+			atRest(t, c)
 		}
-		if slow == 1 {
-			time.Sleep(2200 * time.Millisecond) // AcquireTimeout bounds no statement
-			require.Empty(t, ends[slow])
-		}
-		goOn()
-		require.NoError(t, <-ends[slow])
-		cancel()
-		atRest(t, c)
-	}
+	})
 }
 
 // It is cancelled when nobody waits for it any more.
 func TestAStatementThatHangsInAPipelineKeepsNoConnection(t *testing.T) {
-	for hangs := range 3 {
-		c, ends, cancel, _ := stuck(t, hangs, 1)
-		cancel()
-		require.ErrorIs(t, <-ends[hangs], context.Canceled)
-		for i := range ends {
-			if i != hangs {
-				require.NoError(t, <-ends[i])
+	synctest.Test(t, func(t *testing.T) {
+		for hangs := range 3 {
+			c, ends, cancel, _ := stuck(t, hangs, 1)
+			cancel()
+			require.ErrorIs(t, <-ends[hangs], context.Canceled)
+			for i := range ends {
+				if i != hangs {
+					require.NoError(t, <-ends[i])
+				}
 			}
+			atRest(t, c)
 		}
-		atRest(t, c)
-	}
+	})
 }
 
 // Perhaps the query itself makes them end.
@@ -368,13 +376,15 @@ func TestAQueryWhoseConnectionsAreLostRunsAloneInTheEnd(t *testing.T) {
 		"panics":      func(context.Context, dialects.PipelinedQuery) error { panic("driver") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pipeline{together: broken}
-			db, c := openPipeline(t, p)
-			queue(t, c, db, 8)()
-			require.NotZero(t, p.sent.Load())
-			require.LessOrEqual(t, p.sent.Load(), int32(3*8))
-			atRest(t, c)
-			require.Zero(t, c.Stats().BufferedBytes)
+			synctest.Test(t, func(t *testing.T) {
+				p := &pipeline{together: broken}
+				db, c := openPipeline(t, p)
+				queue(t, c, db, 8)()
+				require.NotZero(t, p.sent.Load())
+				require.LessOrEqual(t, p.sent.Load(), int32(3*8))
+				atRest(t, c)
+				require.Zero(t, c.Stats().BufferedBytes)
+			})
 		})
 	}
 }
@@ -416,7 +426,7 @@ func goesOnWhileDraining(t *testing.T, fails error) {
 	require.EqualValues(t, 1, p.sent.Load())
 	done := make(chan error, 1)
 	go func() { done <- c.Drain(context.Background()) }()
-	require.Eventually(t, func() bool { return db.PingContext(t.Context()) != nil }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return db.PingContext(t.Context()) != nil }, patience, time.Millisecond)
 	mustExec(t, t.Context(), conn, "INSERT INTO t VALUES (0)")
 	require.NoError(t, conn.Close())
 	require.NoError(t, tx.Rollback())
@@ -427,28 +437,30 @@ func goesOnWhileDraining(t *testing.T, fails error) {
 func TestAQueryThatRunsAgainIsNotOneTooMany(t *testing.T) {
 	for name, end := range map[string]error{"lost": driver.ErrBadConn, "unsupported": errors.ErrUnsupported} {
 		t.Run(name, func(t *testing.T) {
-			var others sync.WaitGroup
-			defer others.Wait()
-			var crowd func()
-			p := &pipeline{together: func(context.Context, dialects.PipelinedQuery) error {
-				crowd()
-				return end
-			}}
-			db, c := openPipeline(t, p, func(c *pooldriver.Config) { c.MaxWaiters = 8 })
-			crowd = sync.OnceFunc(func() {
-				for range 16 { // the first ones fill the queue again
-					others.Go(func() {
-						if _, err := look(t.Context(), db, lookup, 1); err != nil && !errors.Is(err, pool.ErrTooManyWaiters) {
-							t.Error(err)
-						}
-					})
-				}
-				for c.Stats().Pool.Waiting < 8 {
-					time.Sleep(time.Millisecond)
-				}
+			synctest.Test(t, func(t *testing.T) {
+				var others sync.WaitGroup
+				defer others.Wait()
+				var crowd func()
+				p := &pipeline{together: func(context.Context, dialects.PipelinedQuery) error {
+					crowd()
+					return end
+				}}
+				db, c := openPipeline(t, p, func(c *pooldriver.Config) { c.MaxWaiters = 8 })
+				crowd = sync.OnceFunc(func() {
+					for range 16 { // the first ones fill the queue again
+						others.Go(func() {
+							if _, err := look(t.Context(), db, lookup, 1); err != nil && !errors.Is(err, pool.ErrTooManyWaiters) {
+								t.Error(err)
+							}
+						})
+					}
+					for c.Stats().Pool.Waiting < 8 {
+						time.Sleep(time.Millisecond)
+					}
+				})
+				queue(t, c, db, 8)()
+				require.NotZero(t, p.sent.Load())
 			})
-			queue(t, c, db, 8)()
-			require.NotZero(t, p.sent.Load())
 		})
 	}
 }
@@ -492,23 +504,25 @@ func TestAPipelineEndsBeforeItsPool(t *testing.T) {
 		"Flush": func(c *pooldriver.Connector, _ *sql.DB) error { c.Flush(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			entered, goOn := make(chan struct{}), make(chan struct{})
-			p := &pipeline{together: func(_ context.Context, call dialects.PipelinedQuery) error {
-				if call.Args[0].Value == int64(2) {
-					close(entered)
-					<-goOn
-				}
-				return nil
-			}}
-			db, c := openPipeline(t, p)
-			all := queue(t, c, db, 2)
-			<-entered
-			ended := make(chan error, 1)
-			go func() { ended <- end(c, db) }()
-			time.Sleep(10 * time.Millisecond) // it has begun, or else the answers come before it: both are right
-			close(goOn)
-			all()
-			require.NoError(t, <-ended)
+			synctest.Test(t, func(t *testing.T) {
+				entered, goOn := make(chan struct{}), make(chan struct{})
+				p := &pipeline{together: func(_ context.Context, call dialects.PipelinedQuery) error {
+					if call.Args[0].Value == int64(2) {
+						close(entered)
+						<-goOn
+					}
+					return nil
+				}}
+				db, c := openPipeline(t, p)
+				all := queue(t, c, db, 2)
+				<-entered
+				ended := make(chan error, 1)
+				go func() { ended <- end(c, db) }()
+				time.Sleep(10 * time.Millisecond) // it has begun, or else the answers come before it: both are right
+				close(goOn)
+				all()
+				require.NoError(t, <-ended)
+			})
 		})
 	}
 }
