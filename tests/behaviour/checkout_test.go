@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -201,7 +202,7 @@ func TestAPanicCostsNoPlaceInThePoolWhereverItHappens(t *testing.T) {
 			}[name]
 			server.Inject(fakedb.Fault{Call: call, Panic: "boom"})
 			require.Panics(t, func() { use(db) })
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			require.NoError(t, db.PingContext(ctx))
 			require.EqualValues(t, 1, c.Stats().Discards)
@@ -232,20 +233,22 @@ func TestARefusedConnectionIsOneClearErrorAndTheNextTryWorks(t *testing.T) {
 }
 
 func TestWaitingForAConnectionEndsWithTheContextAndSaysHowThePoolStands(t *testing.T) {
-	_, db, c := openFake(t, everything, maxConns(1))
-	conn, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, conn.PingContext(t.Context()))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	err = db.PingContext(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	var acquire *pool.AcquireError
-	require.ErrorAs(t, err, &acquire)
-	require.Equal(t, 1, acquire.Active)
-	require.NoError(t, conn.Close())
-	atRest(t, c)
-	require.NoError(t, db.PingContext(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		_, db, c := openFake(t, everything, maxConns(1))
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, conn.PingContext(t.Context()))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		err = db.PingContext(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		var acquire *pool.AcquireError
+		require.ErrorAs(t, err, &acquire)
+		require.Equal(t, 1, acquire.Active)
+		require.NoError(t, conn.Close())
+		atRest(t, c)
+		require.NoError(t, db.PingContext(t.Context()))
+	})
 }
 
 func TestTheBreakerAnswersAtOnceWhenTheDatabaseIsGone(t *testing.T) {
@@ -260,14 +263,16 @@ func TestTheBreakerAnswersAtOnceWhenTheDatabaseIsGone(t *testing.T) {
 }
 
 func TestCloseReturnsAtOnceWhenNothingIsLent(t *testing.T) {
-	server := fakedb.NewServer()
-	db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything), quiet))
-	require.NoError(t, db.Ping())
-	began := time.Now()
-	require.NoError(t, db.Close())
-	require.Less(t, time.Since(began), 500*time.Millisecond)
-	require.Zero(t, server.State().Open())
-	require.ErrorContains(t, db.Ping(), "closed")
+	synctest.Test(t, func(t *testing.T) {
+		server := fakedb.NewServer()
+		db := sql.OpenDB(pooldriver.Wrap(server.Connector(everything), quiet))
+		require.NoError(t, db.Ping())
+		began := time.Now()
+		require.NoError(t, db.Close())
+		require.Less(t, time.Since(began), 500*time.Millisecond)
+		require.Zero(t, server.State().Open())
+		require.ErrorContains(t, db.Ping(), "closed")
+	})
 }
 
 func TestAConnectionInUseAtCloseEndsWhenItComesBack(t *testing.T) {
@@ -279,7 +284,7 @@ func TestAConnectionInUseAtCloseEndsWhenItComesBack(t *testing.T) {
 	require.NoError(t, db.Close())
 	require.Equal(t, 1, server.State().Open())
 	require.NoError(t, conn.Close())
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, server.Await(ctx, func(s fakedb.State) bool { return s.Open() == 0 }))
 }

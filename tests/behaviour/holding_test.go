@@ -253,19 +253,21 @@ func TestTheErrorOfATimeoutNamesTheHoldersAtItsEnd(t *testing.T) {
 }
 
 func TestADeadlockNamesLabelsAndLastStatements(t *testing.T) {
-	_, db, _ := openTasks(t, 1, deadlockAfter(50*time.Millisecond))
-	task, end := pooldriver.WithTask(pooldriver.Label(t.Context(), "POST /pay"))
-	defer end()
-	tx, err := db.BeginTx(task, nil)
-	require.NoError(t, err)
-	_, err = tx.ExecContext(task, "INSERT INTO t VALUES (4711)")
-	require.NoError(t, err)
-	beside, endBeside := pooldriver.NewTask(task)
-	defer endBeside()
-	_, err = db.ExecContext(beside, "INSERT INTO t VALUES (4712)")
-	require.ErrorIs(t, err, pooldriver.ErrDeadlock)
-	require.Regexp(t, `\(held by task \d+ of POST /pay \(transaction, for \d+ms, last INSERT INTO t VALUES \(\?\)\)\)$`, err.Error())
-	require.NoError(t, tx.Rollback())
+	synctest.Test(t, func(t *testing.T) {
+		_, db, _ := openTasks(t, 1, deadlockAfter(50*time.Millisecond))
+		task, end := pooldriver.WithTask(pooldriver.Label(t.Context(), "POST /pay"))
+		defer end()
+		tx, err := db.BeginTx(task, nil)
+		require.NoError(t, err)
+		_, err = tx.ExecContext(task, "INSERT INTO t VALUES (4711)")
+		require.NoError(t, err)
+		beside, endBeside := pooldriver.NewTask(task)
+		defer endBeside()
+		_, err = db.ExecContext(beside, "INSERT INTO t VALUES (4712)")
+		require.ErrorIs(t, err, pooldriver.ErrDeadlock)
+		require.Regexp(t, `\(held by task \d+ of POST /pay \(transaction, for \d+ms, last INSERT INTO t VALUES \(\?\)\)\)$`, err.Error())
+		require.NoError(t, tx.Rollback())
+	})
 }
 
 func TestFiguresOfTheTimesOfConnections(t *testing.T) {
@@ -307,7 +309,7 @@ func TestClosedConnectionsAreCountedByReason(t *testing.T) {
 	closed := func() map[pooldriver.CloseReason]uint64 { return c.Stats().Closed }
 	require.NoError(t, db.Ping())
 	c.Flush()
-	require.Eventually(t, func() bool { return closed()[pooldriver.CloseFlushed] == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return closed()[pooldriver.CloseFlushed] == 1 }, patience, time.Millisecond)
 	require.NoError(t, db.Ping())
 	server.KillAll()
 	_ = db.Ping()
@@ -318,7 +320,7 @@ func TestClosedConnectionsAreCountedByReason(t *testing.T) {
 			n += k
 		}
 		return n == c.Stats().Pool.Creates
-	}, 5*time.Second, time.Millisecond, "every connection has a reason")
+	}, patience, time.Millisecond, "every connection has a reason")
 	require.EqualValues(t, c.Stats().Pool.Destroyed.Sum(), c.Stats().Pool.Creates)
 }
 
@@ -345,25 +347,27 @@ func TestAnOperationThatGoesOnIsCountedOnce(t *testing.T) {
 // TestRowsWhoseConnectionWasTakenBackAreShownUntilTheyAreClosed: they hold no connection, and so
 // are in no other list.
 func TestRowsWhoseConnectionWasTakenBackAreShownUntilTheyAreClosed(t *testing.T) {
-	_, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.SampleStacks = 1 })
-	rows, err := db.QueryContext(pooldriver.Label(t.Context(), "report"), "SELECT n FROM numbers LIMIT 5")
-	require.NoError(t, err)
-	require.Empty(t, c.BufferedRows())
-	require.NoError(t, insertTwo(t.Context(), db)) // waits, and gets their connection
-	require.Empty(t, c.Holders())
-	left := c.BufferedRows()
-	require.Len(t, left, 1)
-	require.Equal(t, "report", left[0].Label)
-	require.Equal(t, "SELECT n FROM numbers LIMIT ?", left[0].Statement)
-	require.WithinDuration(t, time.Now(), left[0].Since, time.Second)
-	require.Contains(t, left[0].TakenAt[0].Func, "TestRowsWhoseConnectionWasTakenBack")
-	n := 0
-	for rows.Next() {
-		n++
-	}
-	require.NoError(t, rows.Err())
-	require.Equal(t, 5, n)
-	require.Empty(t, c.BufferedRows())
+	synctest.Test(t, func(t *testing.T) {
+		_, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.SampleStacks = 1 })
+		rows, err := db.QueryContext(pooldriver.Label(t.Context(), "report"), "SELECT n FROM numbers LIMIT 5")
+		require.NoError(t, err)
+		require.Empty(t, c.BufferedRows())
+		require.NoError(t, insertTwo(t.Context(), db)) // waits, and gets their connection
+		require.Empty(t, c.Holders())
+		left := c.BufferedRows()
+		require.Len(t, left, 1)
+		require.Equal(t, "report", left[0].Label)
+		require.Equal(t, "SELECT n FROM numbers LIMIT ?", left[0].Statement)
+		require.WithinDuration(t, time.Now(), left[0].Since, time.Second)
+		require.Contains(t, left[0].TakenAt[0].Func, "TestRowsWhoseConnectionWasTakenBack")
+		n := 0
+		for rows.Next() {
+			n++
+		}
+		require.NoError(t, rows.Err())
+		require.Equal(t, 5, n)
+		require.Empty(t, c.BufferedRows())
+	})
 }
 
 func TestATransactionThatBeginsOrEndsIsShownAsSuch(t *testing.T) {

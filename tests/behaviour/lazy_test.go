@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -308,25 +309,27 @@ func TestAStatementCarriesBeginWhereTheDriverCanAndNotForRaw(t *testing.T) {
 }
 
 func TestBeginningLazilyDoesNotWaitForAConnection(t *testing.T) {
-	_, db, _ := openTasks(t, 1, lazily)
-	holder, err := db.Begin()
-	require.NoError(t, err)
-	_, err = holder.Exec("INSERT INTO t VALUES (1)")
-	require.NoError(t, err)
-	begun := time.Now()
-	var all []*sql.Tx
-	for range 50 {
-		tx, err := db.Begin()
+	synctest.Test(t, func(t *testing.T) {
+		_, db, _ := openTasks(t, 1, lazily)
+		holder, err := db.Begin()
 		require.NoError(t, err)
-		all = append(all, tx)
-	}
-	require.Less(t, time.Since(begun), time.Second)
-	require.NoError(t, holder.Commit())
-	for _, tx := range all {
-		_, err := tx.Exec("INSERT INTO t VALUES (2)")
+		_, err = holder.Exec("INSERT INTO t VALUES (1)")
 		require.NoError(t, err)
-		require.NoError(t, tx.Rollback())
-	}
+		begun := time.Now()
+		var all []*sql.Tx
+		for range 50 {
+			tx, err := db.Begin()
+			require.NoError(t, err)
+			all = append(all, tx)
+		}
+		require.Less(t, time.Since(begun), time.Second)
+		require.NoError(t, holder.Commit())
+		for _, tx := range all {
+			_, err := tx.Exec("INSERT INTO t VALUES (2)")
+			require.NoError(t, err)
+			require.NoError(t, tx.Rollback())
+		}
+	})
 }
 
 // TestATransactionByHandIsNotAnsweredLazily: what BeginTx is inside of it is the
@@ -346,58 +349,62 @@ func TestATransactionByHandIsNotAnsweredLazily(t *testing.T) {
 // TestALazyTransactionThatGetsNoConnectionDoesNotCommit what comes after the
 // statement that was lost.
 func TestALazyTransactionThatGetsNoConnectionDoesNotCommit(t *testing.T) {
-	server, db, _ := openTasks(t, 1, lazily, func(c *pooldriver.Config) { c.AcquireTimeout = 50 * time.Millisecond })
-	holder, err := db.Conn(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, holder.PingContext(t.Context()))
-	tx, err := db.Begin()
-	require.NoError(t, err)
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	_, err = tx.ExecContext(ended, "INSERT INTO t VALUES (0)")
-	require.ErrorIs(t, err, context.Canceled, "which was not even tried")
-	_, err = tx.Exec("INSERT INTO t VALUES (1)")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, holder.Close())
-	_, err = tx.Exec("INSERT INTO t VALUES (2)")
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorIs(t, tx.Commit(), context.DeadlineExceeded)
-	require.Empty(t, server.Table("t"))
+	synctest.Test(t, func(t *testing.T) {
+		server, db, _ := openTasks(t, 1, lazily, func(c *pooldriver.Config) { c.AcquireTimeout = 50 * time.Millisecond })
+		holder, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, holder.PingContext(t.Context()))
+		tx, err := db.Begin()
+		require.NoError(t, err)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = tx.ExecContext(ended, "INSERT INTO t VALUES (0)")
+		require.ErrorIs(t, err, context.Canceled, "which was not even tried")
+		_, err = tx.Exec("INSERT INTO t VALUES (1)")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NoError(t, holder.Close())
+		_, err = tx.Exec("INSERT INTO t VALUES (2)")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, tx.Commit(), context.DeadlineExceeded)
+		require.Empty(t, server.Table("t"))
+	})
 }
 
 // TestBothContextsEndTheWaitOfALazyTransaction: the statement's, and that of
 // BeginTx.
 func TestBothContextsEndTheWaitOfALazyTransaction(t *testing.T) {
-	for _, whose := range []string{"the statement's", "BeginTx's"} {
-		for _, waiting := range []string{"for a connection", "for BEGIN"} {
-			server, db, c := openTasks(t, 1, lazily)
-			mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)")
-			var free func()
-			if waiting == "for BEGIN" {
-				gate := server.Block(fakedb.ConnBeginCtx)
-				free = gate.Open
-			} else {
-				holder, err := db.Conn(t.Context())
+	synctest.Test(t, func(t *testing.T) {
+		for _, whose := range []string{"the statement's", "BeginTx's"} {
+			for _, waiting := range []string{"for a connection", "for BEGIN"} {
+				server, db, c := openTasks(t, 1, lazily)
+				mustExec(t, t.Context(), db, "INSERT INTO t VALUES (1)")
+				var free func()
+				if waiting == "for BEGIN" {
+					gate := server.Block(fakedb.ConnBeginCtx)
+					free = gate.Open
+				} else {
+					holder, err := db.Conn(t.Context())
+					require.NoError(t, err)
+					require.NoError(t, holder.PingContext(t.Context()))
+					free = func() { require.NoError(t, holder.Close()) }
+				}
+				of := map[string]context.Context{"the statement's": t.Context(), "BeginTx's": t.Context()}
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				of[whose] = ctx
+				tx, err := db.BeginTx(of["BeginTx's"], nil)
 				require.NoError(t, err)
-				require.NoError(t, holder.PingContext(t.Context()))
-				free = func() { require.NoError(t, holder.Close()) }
+				begun := time.Now()
+				_, err = tx.ExecContext(of["the statement's"], "INSERT INTO t VALUES (2)")
+				require.ErrorIs(t, err, context.DeadlineExceeded, whose+" "+waiting)
+				require.Less(t, time.Since(begun), 5*time.Second, whose+" "+waiting)
+				_ = tx.Rollback()
+				cancel()
+				free()
+				atRest(t, c)
+				require.Len(t, server.Table("t"), 1)
 			}
-			of := map[string]context.Context{"the statement's": t.Context(), "BeginTx's": t.Context()}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			of[whose] = ctx
-			tx, err := db.BeginTx(of["BeginTx's"], nil)
-			require.NoError(t, err)
-			begun := time.Now()
-			_, err = tx.ExecContext(of["the statement's"], "INSERT INTO t VALUES (2)")
-			require.ErrorIs(t, err, context.DeadlineExceeded, whose+" "+waiting)
-			require.Less(t, time.Since(begun), 5*time.Second, whose+" "+waiting)
-			_ = tx.Rollback()
-			cancel()
-			free()
-			atRest(t, c)
-			require.Len(t, server.Table("t"), 1)
 		}
-	}
+	})
 }
 
 // TestALazyTransactionsCommitOutlivesItsFirstStatementsContext, with a driver that

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -119,43 +120,47 @@ func TestAnIndependentTransactionInsideOneOnTheOnlyConnectionIsAnError(t *testin
 		"outside":  func(ctx context.Context) (context.Context, func()) { return pooldriver.Outside(ctx), func() {} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, db, c := openTasks(t, 1, deadlockAfter(20*time.Millisecond))
-			ctx, end := pooldriver.WithTask(t.Context())
-			defer end()
-			tx, err := db.BeginTx(ctx, nil)
-			require.NoError(t, err)
-			other, endOther := separate(ctx)
-			defer endOther()
-			began := time.Now()
-			_, err = db.BeginTx(other, nil)
-			require.ErrorIs(t, err, pooldriver.ErrDeadlock)
-			require.ErrorContains(t, err, "(transaction, for ")
-			require.Less(t, time.Since(began), time.Second)
-			require.NoError(t, tx.Commit())
-			tx, err = db.BeginTx(other, nil)
-			require.NoError(t, err)
-			require.NoError(t, tx.Commit())
-			require.Zero(t, lent(c))
+			synctest.Test(t, func(t *testing.T) {
+				_, db, c := openTasks(t, 1, deadlockAfter(20*time.Millisecond))
+				ctx, end := pooldriver.WithTask(t.Context())
+				defer end()
+				tx, err := db.BeginTx(ctx, nil)
+				require.NoError(t, err)
+				other, endOther := separate(ctx)
+				defer endOther()
+				began := time.Now()
+				_, err = db.BeginTx(other, nil)
+				require.ErrorIs(t, err, pooldriver.ErrDeadlock)
+				require.ErrorContains(t, err, "(transaction, for ")
+				require.Less(t, time.Since(began), time.Second)
+				require.NoError(t, tx.Commit())
+				tx, err = db.BeginTx(other, nil)
+				require.NoError(t, err)
+				require.NoError(t, tx.Commit())
+				require.Zero(t, lent(c))
+			})
 		})
 	}
 }
 
 func TestWhoWaitsWhileTheHolderWorksIsNotTakenForPartOfACycle(t *testing.T) {
-	_, db, _ := openTasks(t, 1, deadlockAfter(200*time.Millisecond))
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	tx, err := db.BeginTx(ctx, nil)
-	require.NoError(t, err)
-	audit := make(chan error, 1)
-	go func() {
-		_, err := db.ExecContext(pooldriver.Outside(ctx), "INSERT INTO t VALUES (1)")
-		audit <- err
-	}()
-	for began := time.Now(); time.Since(began) < 700*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-		mustExec(t, ctx, tx, "INSERT INTO t VALUES (2)")
-	}
-	require.NoError(t, tx.Commit())
-	require.NoError(t, <-audit)
+	synctest.Test(t, func(t *testing.T) {
+		_, db, _ := openTasks(t, 1, deadlockAfter(200*time.Millisecond))
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		audit := make(chan error, 1)
+		go func() {
+			_, err := db.ExecContext(pooldriver.Outside(ctx), "INSERT INTO t VALUES (1)")
+			audit <- err
+		}()
+		for began := time.Now(); time.Since(began) < 700*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+			mustExec(t, ctx, tx, "INSERT INTO t VALUES (2)")
+		}
+		require.NoError(t, tx.Commit())
+		require.NoError(t, <-audit)
+	})
 }
 
 func TestAsFewAsBreakTheCycleAreRefused(t *testing.T) {

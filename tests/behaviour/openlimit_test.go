@@ -58,24 +58,26 @@ func TestAHandleOfOpenWarnsOfASmallSetMaxOpenConns(t *testing.T) {
 // TestAnInTxThatWaitsInDatabaseSQLSaysSo: pooldriver does not see the wait, so it gives no other
 // error, and the error of database/sql is only that of the context.
 func TestAnInTxThatWaitsInDatabaseSQLSaysSo(t *testing.T) {
-	_, db, c := openTasks(t, 4)
-	db.SetMaxOpenConns(1)
-	inner := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		defer cancel()
-		return pooldriver.InTx(ctx, db, nil, func(context.Context, *sql.Tx) error { return errors.New("it has begun") })
-	}
-	err := pooldriver.InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error { return inner(ctx) })
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "pooldriver: InTx has waited in database/sql, because SetMaxOpenConns(1) lets it give no further connection")
+	synctest.Test(t, func(t *testing.T) {
+		_, db, c := openTasks(t, 4)
+		db.SetMaxOpenConns(1)
+		inner := func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+			defer cancel()
+			return pooldriver.InTx(ctx, db, nil, func(context.Context, *sql.Tx) error { return errors.New("it has begun") })
+		}
+		err := pooldriver.InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error { return inner(ctx) })
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "pooldriver: InTx has waited in database/sql, because SetMaxOpenConns(1) lets it give no further connection")
 
-	db.SetMaxOpenConns(0)
-	require.EqualError(t, pooldriver.InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error { return inner(ctx) }), "it has begun")
+		db.SetMaxOpenConns(0)
+		require.EqualError(t, pooldriver.InTx(t.Context(), db, nil, func(ctx context.Context, _ *sql.Tx) error { return inner(ctx) }), "it has begun")
 
-	// A context that ended before says only that.
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	db.SetMaxOpenConns(1)
-	require.Equal(t, context.Canceled, pooldriver.InTx(ended, db, nil, func(context.Context, *sql.Tx) error { return nil }))
-	require.Zero(t, c.Stats().Pool.Lent)
+		// A context that ended before says only that.
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		db.SetMaxOpenConns(1)
+		require.Equal(t, context.Canceled, pooldriver.InTx(ended, db, nil, func(context.Context, *sql.Tx) error { return nil }))
+		require.Zero(t, c.Stats().Pool.Lent)
+	})
 }

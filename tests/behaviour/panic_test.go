@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -44,7 +45,7 @@ func TestAPanicOfTheDriverInATransactionCostsThatTransactionOnly(t *testing.T) {
 			server.Inject(tc.fault)
 			require.PanicsWithValue(t, "boom", func() { tc.run(ctx, db, tx) })
 			_ = tx.Rollback()
-			patient, cancel := context.WithTimeout(ctx, 5*time.Second)
+			patient, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			require.NoError(t, insertTwo(patient, db), "the task goes on")
 			require.Equal(t, [][]any{{int64(2)}}, server.Table("t"))
@@ -93,17 +94,19 @@ func TestAPanicWhileRowsAreReadAheadIsTheirReadersAndStopsNobody(t *testing.T) {
 }
 
 func TestAPanicWhileRowsAreTakenBackCostsTheirConnectionOnly(t *testing.T) {
-	server, db, c := openTasks(t, 1)
-	rows, err := db.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 50")
-	require.NoError(t, err)
-	server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 3, Panic: "boom"})
-	impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, db.PingContext(impatient), context.DeadlineExceeded)
-	require.NoError(t, rows.Close())
-	require.Zero(t, c.Stats().BufferedBytes)
-	require.NoError(t, db.PingContext(t.Context()))
-	require.Equal(t, 2, server.State().Opened)
+	synctest.Test(t, func(t *testing.T) {
+		server, db, c := openTasks(t, 1)
+		rows, err := db.QueryContext(t.Context(), "SELECT n FROM numbers LIMIT 50")
+		require.NoError(t, err)
+		server.Inject(fakedb.Fault{Call: fakedb.RowsNext, Skip: 3, Panic: "boom"})
+		impatient, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, db.PingContext(impatient), context.DeadlineExceeded)
+		require.NoError(t, rows.Close())
+		require.Zero(t, c.Stats().BufferedBytes)
+		require.NoError(t, db.PingContext(t.Context()))
+		require.Equal(t, 2, server.State().Opened)
+	})
 }
 
 func TestAPanicOfCommitCostsNoPlaceInThePool(t *testing.T) {
@@ -246,34 +249,36 @@ func TestAPanicOfRowsCloseThatJoinedATransactionEndsThatTransaction(t *testing.T
 }
 
 func TestRowsWhoseClosingPanickedWhileTheyWereReadAheadEndWithAnError(t *testing.T) {
-	for _, taken := range []bool{false, true} { // back for others, or for its own task
-		server, db, c := openTasks(t, 1)
-		ctx, end := t.Context(), func() {}
-		if !taken {
-			ctx, end = pooldriver.WithTask(ctx)
+	synctest.Test(t, func(t *testing.T) {
+		for _, taken := range []bool{false, true} { // back for others, or for its own task
+			server, db, c := openTasks(t, 1)
+			ctx, end := t.Context(), func() {}
+			if !taken {
+				ctx, end = pooldriver.WithTask(ctx)
+			}
+			rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 50")
+			require.NoError(t, err)
+			server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
+			impatient, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+			defer cancel()
+			if taken {
+				require.ErrorIs(t, db.PingContext(impatient), context.DeadlineExceeded)
+			} else {
+				require.PanicsWithValue(t, "boom", func() { _ = db.PingContext(impatient) })
+			}
+			n := 0
+			for n < 100 && rows.Next() {
+				n++
+			}
+			require.ErrorIs(t, rows.Err(), session.ErrRowsLost)
+			require.NoError(t, rows.Close())
+			require.Zero(t, c.Stats().BufferedBytes)
+			require.NoError(t, insertTwo(ctx, db))
+			require.Equal(t, 2, server.State().Opened)
+			end()
+			atRest(t, c)
 		}
-		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 50")
-		require.NoError(t, err)
-		server.Inject(fakedb.Fault{Call: fakedb.RowsClose, Panic: "boom"})
-		impatient, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-		defer cancel()
-		if taken {
-			require.ErrorIs(t, db.PingContext(impatient), context.DeadlineExceeded)
-		} else {
-			require.PanicsWithValue(t, "boom", func() { _ = db.PingContext(impatient) })
-		}
-		n := 0
-		for n < 100 && rows.Next() {
-			n++
-		}
-		require.ErrorIs(t, rows.Err(), session.ErrRowsLost)
-		require.NoError(t, rows.Close())
-		require.Zero(t, c.Stats().BufferedBytes)
-		require.NoError(t, insertTwo(ctx, db))
-		require.Equal(t, 2, server.State().Opened)
-		end()
-		atRest(t, c)
-	}
+	})
 }
 
 func TestRowsOfAConnectionThatPanickedElsewhereAreNotTheDriversAnyMore(t *testing.T) {
@@ -306,7 +311,7 @@ func TestRowsOfAConnectionThatPanickedElsewhereLeaveNothingInMemory(t *testing.T
 	impatient, cancel := context.WithCancel(t.Context())
 	refused := make(chan error)
 	go func() { refused <- db.PingContext(impatient) }()
-	require.Eventually(t, func() bool { return c.Stats().BufferedBytes > 0 }, 5*time.Second, time.Millisecond, "what was read before the limit")
+	require.Eventually(t, func() bool { return c.Stats().BufferedBytes > 0 }, patience, time.Millisecond, "what was read before the limit")
 	cancel()
 	require.Error(t, <-refused)
 	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Panic: "boom"})

@@ -110,25 +110,27 @@ func rawTwoOn(ctx context.Context, conn *sql.Conn) error {
 }
 
 func TestAFunctionOfRawThatUsesItsTaskIsToldWithinASecond(t *testing.T) {
-	server, db, c := openTasks(t, 2)
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	tx, err := db.BeginTx(ctx, nil)
-	require.NoError(t, err)
-	conn := takeConn(t, ctx, db)
-	for range 2 {
-		require.NoError(t, pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
-			began := time.Now()
-			err := insertTwo(ctx, db)
-			require.ErrorContains(t, err, "lent to a function of Raw")
-			require.Less(t, time.Since(began), time.Second)
-			return rawly(ctx, dc, "INSERT INTO t VALUES (1)")
-		}))
-	}
-	require.NoError(t, insertTwo(ctx, db), "the transaction is as it was")
-	require.NoError(t, tx.Commit())
-	require.Len(t, server.Table("t"), 3)
-	require.Equal(t, 1, c.Stats().Pool.Count)
+	synctest.Test(t, func(t *testing.T) {
+		server, db, c := openTasks(t, 2)
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		tx, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		conn := takeConn(t, ctx, db)
+		for range 2 {
+			require.NoError(t, pooldriver.Raw(ctx, conn, func(dc driver.Conn) error {
+				began := time.Now()
+				err := insertTwo(ctx, db)
+				require.ErrorContains(t, err, "lent to a function of Raw")
+				require.Less(t, time.Since(began), time.Second)
+				return rawly(ctx, dc, "INSERT INTO t VALUES (1)")
+			}))
+		}
+		require.NoError(t, insertTwo(ctx, db), "the transaction is as it was")
+		require.NoError(t, tx.Commit())
+		require.Len(t, server.Table("t"), 3)
+		require.Equal(t, 1, c.Stats().Pool.Count)
+	})
 }
 
 func TestAFunctionOfRawMayUseItsTaskWhereThereAreOtherConnections(t *testing.T) {
@@ -338,28 +340,30 @@ func TestAStatementBesideRawLooksForAnotherConnection(t *testing.T) {
 }
 
 func TestTheEndOfATaskDoesNotWaitForAFunctionOfRaw(t *testing.T) {
-	log := &logged{}
-	server, db, c := openTasks(t, 2, func(c *pooldriver.Config) { c.Logger = slog.New(log) })
-	ctx, end := pooldriver.WithTask(t.Context())
-	late := context.WithoutCancel(ctx)
-	tx, err := db.BeginTx(late, nil)
-	require.NoError(t, err)
-	require.NoError(t, insertTwo(ctx, db))
-	conn, err := db.Conn(late)
-	require.NoError(t, err)
-	done := inRaw(late, conn, func(dc driver.Conn) error { return rawly(late, dc, "INSERT INTO t VALUES (1)") })
-	began := time.Now()
-	soon(t, "the end of the task", end)
-	require.Less(t, time.Since(began), time.Second)
-	require.Equal(t, 1, log.count("a function of Raw"))
-	require.Equal(t, 1, lent(c))
-	require.NoError(t, insertTwo(t.Context(), db), "others have the rest of the pool")
-	require.NoError(t, done())
-	require.Zero(t, lent(c))
-	require.Zero(t, server.State().InTx())
-	require.Len(t, server.Table("t"), 1)
-	require.NoError(t, tx.Rollback(), "it is what has happened")
-	require.NoError(t, conn.Close())
+	synctest.Test(t, func(t *testing.T) {
+		log := &logged{}
+		server, db, c := openTasks(t, 2, func(c *pooldriver.Config) { c.Logger = slog.New(log) })
+		ctx, end := pooldriver.WithTask(t.Context())
+		late := context.WithoutCancel(ctx)
+		tx, err := db.BeginTx(late, nil)
+		require.NoError(t, err)
+		require.NoError(t, insertTwo(ctx, db))
+		conn, err := db.Conn(late)
+		require.NoError(t, err)
+		done := inRaw(late, conn, func(dc driver.Conn) error { return rawly(late, dc, "INSERT INTO t VALUES (1)") })
+		began := time.Now()
+		soon(t, "the end of the task", end)
+		require.Less(t, time.Since(began), time.Second)
+		require.Equal(t, 1, log.count("a function of Raw"))
+		require.Equal(t, 1, lent(c))
+		require.NoError(t, insertTwo(t.Context(), db), "others have the rest of the pool")
+		require.NoError(t, done())
+		require.Zero(t, lent(c))
+		require.Zero(t, server.State().InTx())
+		require.Len(t, server.Table("t"), 1)
+		require.NoError(t, tx.Rollback(), "it is what has happened")
+		require.NoError(t, conn.Close())
+	})
 }
 
 func TestNothingIsAnErrorWhereSomethingIsNeeded(t *testing.T) {
@@ -400,19 +404,23 @@ var besides = map[string]func(context.Context, *sql.Conn) error{
 }
 
 // eachWay runs a test without a task, and in one, with and without a transaction of its
-// own, and with lazy begin.
+// own, and with lazy begin. In bubbles: a machine that stands still makes nothing late.
 func eachWay(t *testing.T, test func(t *testing.T, ctx context.Context, server *fakedb.Server, db *sql.DB, c *pooldriver.Connector)) {
 	for _, lazy := range []bool{false, true} {
 		option := func(c *pooldriver.Config) { c.LazyBegin = lazy }
 		t.Run("without a task", func(t *testing.T) {
-			server, db, c := openTasks(t, 2, option)
-			test(t, t.Context(), server, db, c)
+			synctest.Test(t, func(t *testing.T) {
+				server, db, c := openTasks(t, 2, option)
+				test(t, t.Context(), server, db, c)
+			})
 		})
 		t.Run("in a task", func(t *testing.T) {
-			server, db, c := openTasks(t, 2, option)
-			ctx, end := pooldriver.WithTask(t.Context())
-			defer end()
-			test(t, ctx, server, db, c)
+			synctest.Test(t, func(t *testing.T) {
+				server, db, c := openTasks(t, 2, option)
+				ctx, end := pooldriver.WithTask(t.Context())
+				defer end()
+				test(t, ctx, server, db, c)
+			})
 		})
 	}
 }
@@ -470,7 +478,7 @@ func TestATransactionThatEndsInsideRawIsRolledBackAfterIt(t *testing.T) {
 				}
 				return rawly(t.Context(), dc, "INSERT INTO t VALUES (3)")
 			}))
-			require.Eventually(t, func() bool { return tx.Rollback() == sql.ErrTxDone && server.State().InTx() == 0 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return tx.Rollback() == sql.ErrTxDone && server.State().InTx() == 0 }, patience, time.Millisecond)
 			require.Empty(t, server.Table("t"))
 			require.NoError(t, conn.Close())
 			atRest(t, c)

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -155,24 +156,26 @@ func TestWhatWasReadAheadOfRowsThatEndInsideRawIsGivenBack(t *testing.T) {
 }
 
 func TestRowsThatTurnedOutTooLargeAreNotTriedAgain(t *testing.T) {
-	const one = 100 << 10
-	_, db, c := openTasks(t, 2, func(c *pooldriver.Config) { c.NestedBuffer = one })
-	exports := openAll(t, db, export, export)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	waited := make(chan error, 1)
-	go func() { waited <- insertTwo(ctx, db) }()
-	require.Eventually(t, func() bool { return c.Stats().BufferedBytes > 2*one }, 5*time.Second, time.Millisecond)
-	for range 4000 {
-		require.True(t, exports[0].Next(), "what makes room in memory")
-	}
-	held := c.Stats().BufferedBytes
-	require.ErrorIs(t, <-waited, context.DeadlineExceeded)
-	require.Equal(t, held, c.Stats().BufferedBytes)
-	readOn(t, exports[0], 4001, 100000)
-	readOn(t, exports[1], 1, 100000)
-	require.Zero(t, c.Stats().BufferedBytes)
-	atRest(t, c)
+	synctest.Test(t, func(t *testing.T) {
+		const one = 100 << 10
+		_, db, c := openTasks(t, 2, func(c *pooldriver.Config) { c.NestedBuffer = one })
+		exports := openAll(t, db, export, export)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		waited := make(chan error, 1)
+		go func() { waited <- insertTwo(ctx, db) }()
+		require.Eventually(t, func() bool { return c.Stats().BufferedBytes > 2*one }, patience, time.Millisecond)
+		for range 4000 {
+			require.True(t, exports[0].Next(), "what makes room in memory")
+		}
+		held := c.Stats().BufferedBytes
+		require.ErrorIs(t, <-waited, context.DeadlineExceeded)
+		require.Equal(t, held, c.Stats().BufferedBytes)
+		readOn(t, exports[0], 4001, 100000)
+		readOn(t, exports[1], 1, 100000)
+		require.Zero(t, c.Stats().BufferedBytes)
+		atRest(t, c)
+	})
 }
 
 // A server that is slow to give the rows of one must not keep those of others from

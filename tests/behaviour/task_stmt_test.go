@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -55,14 +56,14 @@ func TestATaskThatHoldsTheConnectionClosesAStatementWhoeverWaits(t *testing.T) {
 					others <- err
 				}()
 			}
-			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == cap(others) }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == cap(others) }, patience, time.Millisecond)
 
 			closed := make(chan error, 1)
 			go func() { closed <- stmt.Close() }()
 			select {
 			case err := <-closed:
 				require.NoError(t, err)
-			case <-time.After(5 * time.Second):
+			case <-time.After(patience):
 				t.Error("Stmt.Close waits for somebody who waits for its task")
 			}
 			require.NoError(t, done())
@@ -182,14 +183,14 @@ func TestATaskThatHoldsTheConnectionAsksItsResultsWhoeverWaits(t *testing.T) {
 					others <- err
 				}()
 			}
-			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == cap(others) }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == cap(others) }, patience, time.Millisecond)
 
 			asked := make(chan error, 1)
 			go func() { asked <- ask() }()
 			select {
 			case err := <-asked:
 				require.NoError(t, err)
-			case <-time.After(5 * time.Second):
+			case <-time.After(patience):
 				t.Error("the answer waits for somebody who waits for this task")
 			}
 			require.NoError(t, tx.Commit())
@@ -212,7 +213,7 @@ func TestAResultThatIsAskedLateMayWait(t *testing.T) {
 	require.NoError(t, other.PingContext(t.Context()))
 	waits := make(chan error, 1)
 	go func() { waits <- held.PingContext(t.Context()) }()
-	require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Pool.Waiting == 1 }, patience, time.Millisecond)
 	asked := make(chan error, 1)
 	go func() {
 		_, err := res.RowsAffected()
@@ -260,28 +261,30 @@ func TestNobodyIsRefusedWhereVirtualConnectionsAreFew(t *testing.T) {
 // TestADeadConnectionLeavesItsTask although a *sql.Conn still has it: it is of
 // no use to anybody, and the task's next statement needs a place.
 func TestADeadConnectionLeavesItsTask(t *testing.T) {
-	server, db, c := openTasks(t, 1)
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	conn, err := db.Conn(ctx)
-	require.NoError(t, err)
-	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (1)")
-	require.NoError(t, err)
-	died := errors.New("the connection died")
-	server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Kill: true, Err: died})
-	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (2)")
-	require.ErrorIs(t, err, died)
-	require.Eventually(t, func() bool { return lent(c) == 0 }, 5*time.Second, time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		server, db, c := openTasks(t, 1)
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		conn, err := db.Conn(ctx)
+		require.NoError(t, err)
+		_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (1)")
+		require.NoError(t, err)
+		died := errors.New("the connection died")
+		server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Kill: true, Err: died})
+		_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+		require.ErrorIs(t, err, died)
+		require.Eventually(t, func() bool { return lent(c) == 0 }, patience, time.Millisecond)
 
-	begun := time.Now()
-	mustExec(t, ctx, db, "INSERT INTO t VALUES (3)")
-	require.Less(t, time.Since(begun), time.Second)
-	_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (4)")
-	require.ErrorIs(t, err, driver.ErrBadConn, "it does not go on in another session")
-	require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
-	mustExec(t, ctx, db, "INSERT INTO t VALUES (5)")
-	require.Equal(t, [][]any{{int64(1)}, {int64(3)}, {int64(5)}}, server.Table("t"))
-	require.Zero(t, lent(c))
+		begun := time.Now()
+		mustExec(t, ctx, db, "INSERT INTO t VALUES (3)")
+		require.Less(t, time.Since(begun), time.Second)
+		_, err = conn.ExecContext(ctx, "INSERT INTO t VALUES (4)")
+		require.ErrorIs(t, err, driver.ErrBadConn, "it does not go on in another session")
+		require.ErrorIs(t, conn.Close(), sql.ErrConnDone)
+		mustExec(t, ctx, db, "INSERT INTO t VALUES (5)")
+		require.Equal(t, [][]any{{int64(1)}, {int64(3)}, {int64(5)}}, server.Table("t"))
+		require.Zero(t, lent(c))
+	})
 }
 
 func TestADialectSaysHowSavepointsBeginAndEnd(t *testing.T) {

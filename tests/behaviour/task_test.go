@@ -148,7 +148,7 @@ func TestATaskEndsWithItsContext(t *testing.T) {
 	mustExec(t, t.Context(), tx, "INSERT INTO t VALUES (1)")
 	why := errors.New("why")
 	cancel(why)
-	require.Eventually(t, func() bool { return lent(c) == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return lent(c) == 0 }, patience, time.Millisecond)
 	require.Zero(t, server.State().InTx())
 	require.Empty(t, server.Table("t"))
 	_, err = db.ExecContext(context.WithoutCancel(ctx), "SELECT 1")
@@ -188,16 +188,18 @@ func TestDoEndsTheTaskItBeganAlsoByAPanic(t *testing.T) {
 }
 
 func TestATaskTimeoutEndsTheTask(t *testing.T) {
-	server, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.TaskTimeout = 30 * time.Millisecond })
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	_, err := db.BeginTx(ctx, nil)
-	require.NoError(t, err)
-	<-ctx.Done()
-	require.Eventually(t, func() bool { return lent(c) == 0 && server.State().InTx() == 0 }, 5*time.Second, time.Millisecond)
-	_, err = db.ExecContext(context.WithoutCancel(ctx), "SELECT 1")
-	require.ErrorIs(t, err, pooldriver.ErrTaskEnded)
-	require.ErrorContains(t, err, "pool_task_timeout")
+	synctest.Test(t, func(t *testing.T) {
+		server, db, c := openTasks(t, 1, func(c *pooldriver.Config) { c.TaskTimeout = 30 * time.Millisecond })
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		_, err := db.BeginTx(ctx, nil)
+		require.NoError(t, err)
+		<-ctx.Done()
+		require.Eventually(t, func() bool { return lent(c) == 0 && server.State().InTx() == 0 }, patience, time.Millisecond)
+		_, err = db.ExecContext(context.WithoutCancel(ctx), "SELECT 1")
+		require.ErrorIs(t, err, pooldriver.ErrTaskEnded)
+		require.ErrorContains(t, err, "pool_task_timeout")
+	})
 }
 
 func TestEndWaitsForAStatementThatRuns(t *testing.T) {
@@ -230,20 +232,22 @@ func TestEndWaitsForAStatementThatRuns(t *testing.T) {
 }
 
 func TestParallelStatementsOfATaskRunInParallel(t *testing.T) {
-	server, db, _ := openTasks(t, 10)
-	ctx, end := pooldriver.WithTask(t.Context())
-	defer end()
-	var wg sync.WaitGroup
-	began := time.Now()
-	for range 10 {
-		wg.Go(func() {
-			var one int
-			assert.NoError(t, db.QueryRowContext(ctx, "SELECT /*+ sleep 100ms */ 1").Scan(&one))
-		})
-	}
-	wg.Wait()
-	require.Less(t, time.Since(began), 900*time.Millisecond)
-	require.Equal(t, 10, server.State().Opened)
+	synctest.Test(t, func(t *testing.T) {
+		server, db, _ := openTasks(t, 10)
+		ctx, end := pooldriver.WithTask(t.Context())
+		defer end()
+		var wg sync.WaitGroup
+		began := time.Now()
+		for range 10 {
+			wg.Go(func() {
+				var one int
+				assert.NoError(t, db.QueryRowContext(ctx, "SELECT /*+ sleep 100ms */ 1").Scan(&one))
+			})
+		}
+		wg.Wait()
+		require.Less(t, time.Since(began), 900*time.Millisecond)
+		require.Equal(t, 10, server.State().Opened)
+	})
 }
 
 func TestTasksAtOnceUseNoMoreConnectionsThanThereMayBe(t *testing.T) {
@@ -314,14 +318,14 @@ func TestTasksOfTheProgramsOwnContextsAreAdopted(t *testing.T) {
 	require.EqualValues(t, 1, a, "a query's timeout does not end the task")
 
 	cancel()
-	require.Eventually(t, func() bool { return lent(c) == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return lent(c) == 0 }, patience, time.Millisecond)
 	lifetimes.Store(id(1), t.Context())
 	require.ErrorIs(t, conn.PingContext(ctx), pooldriver.ErrTaskEnded)
 	require.Eventually(t, func() bool {
 		var a any
 		err := db.QueryRowContext(ctx, "SHOW a").Scan(&a)
 		return err == nil && a == nil
-	}, 5*time.Second, time.Millisecond, "the key begins a new task")
+	}, patience, time.Millisecond, "the key begins a new task")
 	_ = conn.Close()
 }
 
