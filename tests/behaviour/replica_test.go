@@ -298,9 +298,14 @@ func TestAReadIsLateIfTheReplicaBecomesTooOldWhileItWaits(t *testing.T) {
 	db, c := openReplicated(t, d, func(c *pooldriver.Config) { c.ReplicaMaxLag, c.ReplicaMaxConns = 500*time.Millisecond, 1 })
 	onReplica := pooldriver.Replica(t.Context())
 	require.Eventually(t, func() bool { return isOnReplica(t, onReplica, d, db) }, time.Minute, time.Millisecond) // its lag is known
+	var tx *sql.Tx
+	require.Eventually(t, func() bool { // not where the machine has stood still, and the lag is not known any more
+		var err error
+		tx, err = db.BeginTx(onReplica, &sql.TxOptions{ReadOnly: true})
+		require.NoError(t, err)
+		return c.Stats().Replica.Pools[0].Pool.Lent == 1 || tx.Rollback() != nil
+	}, time.Minute, time.Millisecond)
 	before := c.Stats().Replica.Reads[pooldriver.ReplicaLate]
-	tx, err := db.BeginTx(onReplica, &sql.TxOptions{ReadOnly: true})
-	require.NoError(t, err)
 	d.ahead.Store(true)
 	waits := make(chan error)
 	executed := d.Server.Executed(read)
@@ -408,20 +413,22 @@ func TestWithoutFallbackTheEndOfTheContextIsTheError(t *testing.T) {
 }
 
 func TestWithoutFallbackASilentPrimaryIsNotWaitedFor(t *testing.T) {
-	d := newReplicated()
-	db, c := openReplicated(t, d, func(c *pooldriver.Config) {
-		c.ReplicaFallback, c.ReplicaWait, c.PingTimeout = pooldriver.ReplicaFallbackOff, time.Minute, 10*time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		d := newReplicated()
+		db, c := openReplicated(t, d, func(c *pooldriver.Config) {
+			c.ReplicaFallback, c.ReplicaWait, c.PingTimeout = pooldriver.ReplicaFallbackOff, time.Minute, 10*time.Millisecond
+		})
+		d.replica.position.Store(1000)
+		ctx := pooldriver.WithReads(t.Context())
+		d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
+		_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
+		require.Error(t, err)
+		silence := func() { time.Sleep(50 * time.Millisecond) }
+		d.asking.Store(&silence)
+		require.ErrorIs(t, db.QueryRowContext(pooldriver.Replica(ctx), read).Scan(new(int)), pooldriver.ErrNoReplica)
+		require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
+		require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaUnknown])
 	})
-	d.replica.position.Store(1000)
-	ctx := pooldriver.WithReads(t.Context())
-	d.Server.Inject(fakedb.Fault{Call: fakedb.ConnExecCtx, Err: errors.New("it may have been executed")})
-	_, err := db.ExecContext(ctx, "INSERT INTO t VALUES (2)")
-	require.Error(t, err)
-	silence := func() { time.Sleep(50 * time.Millisecond) }
-	d.asking.Store(&silence)
-	require.ErrorIs(t, db.QueryRowContext(pooldriver.Replica(ctx), read).Scan(new(int)), pooldriver.ErrNoReplica)
-	require.True(t, isOnReplica(t, pooldriver.Replica(ctx), d, db))
-	require.Equal(t, uint64(1), c.Stats().Replica.Reads[pooldriver.ReplicaUnknown])
 }
 
 func TestAReadInTheRowsLoopOfAWriteSeesIt(t *testing.T) {
