@@ -83,7 +83,7 @@ func TestAnInTxInALoopOverRowsNamesSetMaxOpenConns(t *testing.T) { //nolint:para
 	_, db, _ := openTasks(t, 4)
 	db.SetMaxOpenConns(1)
 	named := 0
-	for range 20 {
+	for begun, round := time.Now(), 0; round < 20 || named == 0 && time.Since(begun) < patience; round++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		rows, err := db.QueryContext(ctx, "SELECT n FROM numbers LIMIT 3")
 		if err == nil {
