@@ -165,11 +165,12 @@ func countOf(t *testing.T, ctx context.Context, db interface {
 	return n
 }
 
-// twoTables gives db its tables, and f less time than a busy timeout.
+// twoTables gives db its tables. Where f waits for a lock of its own, that ends in an error: of the busy timeout, or
+// of the context where there is none.
 func twoTables(t *testing.T, db *sql.DB, f func(t *testing.T, ctx context.Context, db *sql.DB)) {
 	t.Helper()
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	mustExec(t, ctx, db, "create table a (x); create table b (x); insert into a values (1), (2), (3)")
 	f(t, ctx, db)
