@@ -22,16 +22,13 @@ func TestTheOtherAddressesOfAnOnlyNameAreReachedWhereOneIsSilent(t *testing.T) {
 	before := lookup
 	defer func() { lookup = before }()
 	lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.2", "127.0.0.1"}, nil }
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	s, err := tmpl.Dial(ctx, nil)
-	require.NoError(t, err)
+	s, _ := dialWithin(t, tmpl, time.Second, func() { peers[0].said() })
 	require.Equal(t, list, s.(*session).wire.RemoteAddr().String())
 	require.Equal(t, 1, count(peers[0].said(), "login"))
 	require.NoError(t, s.Close(t.Context()))
 
 	lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.2"}, nil }
-	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = tmpl.Dial(ctx, nil)
 	require.Error(t, err)

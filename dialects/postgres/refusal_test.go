@@ -115,10 +115,7 @@ func TestTheSecondAddressOfAnOnlyNameIsReachedWhereTheFirstIsSilent(t *testing.T
 		lookups++
 		return []string{"192.0.2.1", "192.0.2.2"}, nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	s, err := tmpl.Dial(ctx, nil)
-	require.NoError(t, err)
+	s, _ := dialWithin(t, tmpl, time.Second, func() { lookups = 0 })
 	require.Equal(t, 1, lookups)
 	require.NoError(t, s.Close(t.Context()))
 }

@@ -209,8 +209,10 @@ func TestPeekIsUnsureOfWhatWasIdleForLong(t *testing.T) {
 	srv := newServer(t)
 	srv.letGo()
 	s, conn := srv.dial(t)
-	time.Sleep(time.Millisecond) // longer than what is fresh
-	require.Equal(t, dialects.Alive, s.Peek())
+	time.Sleep(time.Millisecond)                               // longer than what is fresh
+	if seen := s.Peek(); s.(*session).wire.Idle() < askAfter { // else the machine stood still
+		require.Equal(t, dialects.Alive, seen)
+	}
 	time.Sleep(askAfter)
 	require.Equal(t, dialects.Unsure, s.Peek())
 	_, err := conn.Write(message(t, &pgproto3.NoticeResponse{Severity: "NOTICE", Message: "m"}))
