@@ -72,7 +72,7 @@ func TestACallThatMeetsTheEndOfItsTransactionIsPartOfItOrAnError(t *testing.T) {
 			var ended, called error
 			all.Go(func() { _, _ = tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(1)") })
 			require.Eventually(t, func() (waits bool) {
-				return witness.QueryRow("SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted").Scan(&waits) == nil && waits
+				return witness.QueryRow("SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&waits) == nil && waits
 			}, 20*time.Second, time.Millisecond)
 			all.Go(func() {
 				ended = late(func() (err error) {
