@@ -107,7 +107,7 @@ func (c *clients) probe(t *testing.T) {
 
 func TestTheServiceEndsUnderLoadWithoutAFailedRequest(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "orders.db")
-	service, url, printed := start(t, "sqlite:"+file+"?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_txlock=immediate")
+	service, url, printed := start(t, "sqlite:"+file+"?_pragma=busy_timeout(20000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	transport := &http.Transport{MaxIdleConnsPerHost: 16}
 	c := &clients{url: url, http: &http.Client{Transport: transport}}
 	var all sync.WaitGroup

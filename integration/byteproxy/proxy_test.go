@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience bounds what must happen soon; a test that needs it has failed.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // bed is a client and a server with the proxy between them.
 type bed struct {
