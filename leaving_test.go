@@ -86,7 +86,7 @@ func testTakenBackIsNotWaitedFor(t *testing.T, how func(context.Context, *sql.Co
 	})
 	<-gate.Entered() // on the connection of the rows
 	require.NoError(t, busy.Close())
-	impatient, cancel := context.WithTimeout(own, time.Second)
+	impatient, cancel := context.WithTimeout(own, time.Minute)
 	defer cancel()
 	soon(t, "the next operation", func() {
 		go func() { // a *sql.Conn is closed when its rows are

@@ -70,7 +70,7 @@ func takeConn(t *testing.T, ctx context.Context, db *sql.DB) *sql.Conn {
 // atRest waits until nothing is lent: cleaning goes on behind the program.
 func atRest(t *testing.T, c *Connector) {
 	t.Helper()
-	require.Eventually(t, func() bool { return c.Stats().Pool.Active == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return c.Stats().Pool.Active == 0 }, 30*time.Second, time.Millisecond)
 }
 
 func lent(c *Connector) int { return c.Stats().Pool.Lent }

@@ -51,7 +51,7 @@ func TestTurnsComeInOrderAndLeaveOneConnection(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			return len(w.all[of].queue) == i+1
-		}, 5*time.Second, time.Millisecond)
+		}, 30*time.Second, time.Millisecond)
 	}
 	first()
 	all.Wait()

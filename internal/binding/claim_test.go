@@ -168,7 +168,7 @@ func TestASeatThatATransactionKnowsIsNotUsedAgain(t *testing.T) {
 	second.Detach()
 	first.Detach()
 	require.Nil(t, s.conn.Load())
-	inner, cancel := context.WithTimeout(newTask(t), time.Second)
+	inner, cancel := context.WithTimeout(newTask(t), time.Minute)
 	defer cancel()
 	w := &Want{Begins: true}
 	require.NoError(t, first.Reach(inner, w))
@@ -324,7 +324,7 @@ func TestATransactionOfInTxThatHasLeftItsSeatIsDone(t *testing.T) {
 	tx.On(c)
 	scope.Begun(began{tx})
 	c.Detach()
-	ctx, cancel := context.WithTimeout(scope, time.Second)
+	ctx, cancel := context.WithTimeout(scope, time.Minute)
 	defer cancel()
 	other := &Checkout{}
 	other.Init(e, ctx)

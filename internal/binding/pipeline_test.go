@@ -120,7 +120,7 @@ func led(t *testing.T, n int) (p *pipeline, acquired []chan error, leave []conte
 				_ = l.Release()
 			}
 		}()
-		require.Eventually(t, func() bool { return of.Stats().Waiting == i+1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return of.Stats().Waiting == i+1 }, 30*time.Second, time.Millisecond)
 	}
 	p.followers = lease.TakeAlong(func(waiting, _ int) int { return waiting - 1 }, func(any) bool { return true })
 	p.rescued.Store(int32(n))
@@ -158,7 +158,7 @@ func TestAnAnswerThatComesWhileItIsGivenUp(t *testing.T) {
 		let := hold()
 		over := make(chan struct{})
 		go func() { p.rescue(); close(over) }()
-		require.Eventually(t, func() bool { return p.late.Load() == 1 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return p.late.Load() == 1 }, 30*time.Second, time.Millisecond)
 		if comes { // rescue asks the pool whether somebody waits for the present answer
 			p.answers.Store(2)
 		}

@@ -165,7 +165,7 @@ func waiting(t *testing.T, ctx context.Context, e *Engine, b *Binding, n int32) 
 		c.Detach()
 		got <- err
 	}()
-	require.Eventually(t, func() bool { return b.waiting.Load() == n && e.Pool().Stats().Waiting >= int(n) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.waiting.Load() == n && e.Pool().Stats().Waiting >= int(n) }, 30*time.Second, time.Millisecond)
 	return got, had
 }
 
@@ -252,7 +252,7 @@ func TestNoStatementOfATaskMissesItsTurn(t *testing.T) {
 			require.Empty(t, b.all())
 			require.Zero(t, b.waiting.Load())
 			require.Zero(t, b.held.Load())
-			require.Eventually(t, func() bool { return e.Pool().Stats().Idle == 1 }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return e.Pool().Stats().Idle == 1 }, 30*time.Second, time.Millisecond)
 		})
 	}
 }
@@ -294,7 +294,7 @@ func TestThoseWhoWaitForTheLockHaveTheirTurn(t *testing.T) {
 		})
 	}
 	for range 200 {
-		limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+		limited, cancel := context.WithTimeout(ctx, time.Minute)
 		var w Want
 		err := c.Reach(limited, &w)
 		c.Done(&w)
