@@ -188,7 +188,7 @@ func TestABusyFileIsAConflict(t *testing.T) {
 // TestATransactionThatACancelledWriteHasEndedIsLost: over the bare driver its next statements run in
 // autocommit.
 func TestATransactionThatACancelledWriteHasEndedIsLost(t *testing.T) {
-	const long = "insert into kept with recursive n(i) as (select 1 union all select i+1 from n limit 100000000) select i from n"
+	const long = "insert into kept with recursive n(i) as (select 1 union all select i+1 from n limit 10000000) select i from n"
 	for _, name := range []string{"sqlite", "sqlite3"} {
 		for what, write := range map[string]func(ctx context.Context, tx *sql.Tx) error{
 			"exec": func(ctx context.Context, tx *sql.Tx) error {
@@ -211,7 +211,7 @@ func TestATransactionThatACancelledWriteHasEndedIsLost(t *testing.T) {
 				for _, on := range []*sql.DB{bare, db} {
 					limit := 20 * time.Millisecond
 					for ; !endsItsTransaction(t, on, on == bare, limit, write); limit *= 2 { // it was over before the write began
-						require.Less(t, limit, 10*time.Second)
+						require.Less(t, limit, 2*time.Second)
 					}
 				}
 				n := 0
@@ -231,7 +231,10 @@ func endsItsTransaction(t *testing.T, on *sql.DB, bare bool, limit time.Duration
 	require.NoError(t, err)
 	soon, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	require.Error(t, write(soon, tx))
+	if write(soon, tx) == nil { // the interrupt came before SQLite had begun, and is lost
+		require.NoError(t, tx.Rollback())
+		return false
+	}
 	_, err = tx.Exec("insert into kept values (2)")
 	if !bare && errors.Is(err, pooldriver.ErrTxLost) {
 		require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
