@@ -72,7 +72,7 @@ func TestProxyAddsItsDistance(t *testing.T) {
 	}{
 		{distance{back: 1}, 0, time.Millisecond},
 		{distance{there: 2, back: 3}, 0, 5 * time.Millisecond},
-		{distance{dial: 50}, 50 * time.Millisecond, 0},
+		{distance{dial: 500}, 500 * time.Millisecond, 0},
 	} {
 		p, err := listen(echo(t), test.distance)
 		if err != nil {
