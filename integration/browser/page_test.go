@@ -32,7 +32,7 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	b := openBrowser(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	s.crowd(t, ctx, 3, "GET /report", "SELECT pg_sleep(30)")
+	s.crowd(t, ctx, 3, "GET /report", "SELECT pg_sleep(300)")
 	b.do(t, chromedp.Navigate(s.url()), chromedp.WaitVisible(chromedp.CSS("table.holders")))
 
 	task, end := pooldriver.NewTask(pooldriver.Label(ctx, "POST /orders"))
@@ -40,7 +40,7 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	pid := forgetTransaction(t, task, s.db)
 	planted := time.Now()
 	s.crowd(t, ctx, 12, "GET /cart", "SELECT 1")
-	require.Eventually(t, func() bool { return strings.Contains(ask[string](t, b, firstRow), "POST /orders") }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(ask[string](t, b, firstRow), "POST /orders") }, 30*time.Second, 50*time.Millisecond)
 	t.Logf("the row was there %v after the statement", time.Since(planted).Round(time.Millisecond))
 	row := ask[string](t, b, firstRow)
 	require.Contains(t, row, "forgetTransaction (stage_test.go:")
@@ -53,11 +53,11 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 
 	require.Eventually(t, func() bool {
 		return strings.Contains(ask[string](t, b, shownRows("waiters")+".join()"), "GET /cart 12 1 ")
-	}, 5*time.Second, 50*time.Millisecond)
+	}, 30*time.Second, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		v := ask[string](t, b, `document.querySelector(".verdict").innerText`)
 		return strings.HasPrefix(v, "12 statements wait.") && strings.Contains(v, "GET /report has 3 of 4 connections") && strings.Contains(v, "besides, a transaction by POST /orders at browser.forgetTransaction (stage_test.go:")
-	}, 5*time.Second, 50*time.Millisecond, "who is to blame")
+	}, 30*time.Second, 50*time.Millisecond, "who is to blame")
 	require.Contains(t, ask[string](t, b, `document.querySelector("table.labels tbody tr").innerText`), "GET /report\t3 of 4\t", "sums by label")
 	require.Equal(t, 4, ask[int](t, b, `document.querySelectorAll("ul.lines polyline").length`), "the last minute")
 	b.picture(t, "inspector", 1280, 900, false)
@@ -87,7 +87,7 @@ func TestACrowdIsARowThatOpensByKeyAndStaysOpen(t *testing.T) {
 	listens.Go(func() { _ = s.connector.Listen(ctx, "orders", func(context.Context, pooldriver.Notification) {}) })
 	_, err := s.db.ExecContext(pooldriver.Replica(ctx), "SELECT 1")
 	require.NoError(t, err)
-	s.crowd(t, ctx, many, "GET /report", "SELECT pg_sleep(60)")
+	s.crowd(t, ctx, many, "GET /report", "SELECT pg_sleep(300)")
 	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Lent == many }, 30*time.Second, 10*time.Millisecond)
 	s.crowd(t, ctx, 200, "GET /cart", "SELECT 1")
 	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Waiting == 200 }, 30*time.Second, 10*time.Millisecond)
@@ -151,7 +151,7 @@ func TestTheButtonReplacesConnectionsAndAnotherSitesPageCannot(t *testing.T) {
 
 	// By way of another page: to the address of a form it would mean sending the form again.
 	b.do(t, chromedp.Navigate("about:blank"), chromedp.Navigate(s.url()), chromedp.Click(chromedp.CSS("form button")))
-	require.Eventually(t, func() bool { return s.pid(t) != before }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return s.pid(t) != before }, 30*time.Second, 50*time.Millisecond)
 }
 
 // TestTenThousandWaiters: the page is as quick as with one.
@@ -246,7 +246,7 @@ func TestAnEarlierVerdictIsGreyAndBelow(t *testing.T) {
 	require.Regexp(t, `^3 statements wait for a lock \(relation\), for \d\S*s: GET /stock: SELECT n FROM stock\. In the way is a session that is not of this pool: process \d+ of .*idle in transaction for .*, last: LOCK TABLE stock`, verdict(), "the first look")
 	b.picture(t, "first-look", 1280, 900, false)
 	require.NoError(t, lock.Rollback())
-	require.Eventually(t, func() bool { return strings.HasPrefix(verdict(), "The pool is not the problem") }, 5*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.HasPrefix(verdict(), "The pool is not the problem") }, 30*time.Second, 50*time.Millisecond)
 	require.Regexp(t, `^\d.*s ago: 3 statements wait for a lock`, ask[string](t, b, `document.querySelector(".earlier").innerText`))
 	require.True(t, ask[bool](t, b, `document.querySelector(".earlier").getBoundingClientRect().top >= document.querySelector(".verdict").getBoundingClientRect().bottom`))
 	require.Equal(t, ask[string](t, b, `getComputedStyle(document.querySelector(".legend")).color`), ask[string](t, b, `getComputedStyle(document.querySelector(".earlier")).color`))

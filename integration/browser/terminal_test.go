@@ -41,8 +41,8 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 	task, end := pooldriver.NewTask(pooldriver.Label(ctx, "POST /orders"))
 	t.Cleanup(end)
 	pid := forgetTransaction(t, task, s.db)
-	s.crowd(t, ctx, 3, "GET /report", "SELECT pg_sleep(30)")
-	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Lent == 4 }, 5*time.Second, 10*time.Millisecond)
+	s.crowd(t, ctx, 3, "GET /report", "SELECT pg_sleep(300)")
+	require.Eventually(t, func() bool { return s.connector.Stats().Pool.Lent == 4 }, 30*time.Second, 10*time.Millisecond)
 	s.crowd(t, ctx, 30, "GET /cart", "SELECT 1")
 
 	program := filepath.Join(t.TempDir(), "pooldriver")
@@ -75,7 +75,7 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 		for _, line := range lines {
 			assert.LessOrEqual(c, utf8.RuneCountInString(line), 80)
 		}
-	}, 10*time.Second, 100*time.Millisecond)
+	}, 30*time.Second, 100*time.Millisecond)
 	if pictures := os.Getenv("POOLDRIVER_PICTURES"); pictures != "" {
 		require.NoError(t, os.WriteFile(filepath.Join(pictures, "top.txt"), []byte(strings.Join(m.screen(t), "\n")+"\n"), 0o600))
 	}
@@ -88,9 +88,9 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 	}
 	time.Sleep(1500 * time.Millisecond) // it is drawn again
 	m.tmux(t, "send-keys", "-t", "top", "NPage")
-	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, `GET /cart +\S+ +\S+`, m.screen(t)[22]) }, 5*time.Second, 50*time.Millisecond, "waiters")
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, `GET /cart +\S+ +\S+`, m.screen(t)[22]) }, 30*time.Second, 50*time.Millisecond, "waiters")
 	m.tmux(t, "send-keys", "-t", "top", "q")
 	require.Eventually(t, func() bool {
 		return exec.Command("tmux", "-S", m.socket, "has-session", "-t", "top").Run() != nil
-	}, 5*time.Second, 50*time.Millisecond, "it ends when it is told to")
+	}, 30*time.Second, 50*time.Millisecond, "it ends when it is told to")
 }
