@@ -28,7 +28,7 @@ const firstRow = `(() => {
 // TestAForgottenTransactionIsTheFirstRow: within a second of its statement, on a page that
 // was open before, by the server's number, the label and the place in the program.
 func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
-	s := newStage(t, 4)
+	s := newStage(t, 4, patient)
 	b := openBrowser(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -78,7 +78,7 @@ func shownRows(table string) string {
 // TestACrowdIsARowThatOpensByKeyAndStaysOpen: its keyboard focus stays, too, while the page is refreshed. Replicas and the listener have rows.
 func TestACrowdIsARowThatOpensByKeyAndStaysOpen(t *testing.T) {
 	const many = 60
-	s := newStage(t, many, "pool_replicas=127.0.0.1:1")
+	s := newStage(t, many, "pool_replicas=127.0.0.1:1", patient)
 	b := openBrowser(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -156,7 +156,7 @@ func TestTheButtonReplacesConnectionsAndAnotherSitesPageCannot(t *testing.T) {
 
 // TestTenThousandWaiters: the page is as quick as with one.
 func TestTenThousandWaiters(t *testing.T) {
-	s := newStage(t, 1, "pool_acquire_timeout=60s")
+	s := newStage(t, 1, patient)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	task, end := pooldriver.NewTask(ctx)
@@ -226,7 +226,7 @@ func TestNoSecretIsShown(t *testing.T) {
 
 // TestAnEarlierVerdictIsGreyAndBelow: the sentence that counts is the present one.
 func TestAnEarlierVerdictIsGreyAndBelow(t *testing.T) {
-	s := newStage(t, 4)
+	s := newStage(t, 4, patient)
 	b := openBrowser(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -240,6 +240,11 @@ func TestAnEarlierVerdictIsGreyAndBelow(t *testing.T) {
 	_, err = lock.ExecContext(ctx, "LOCK TABLE stock IN ACCESS EXCLUSIVE MODE")
 	require.NoError(t, err)
 	s.crowd(t, ctx, 3, "GET /stock", "SELECT n FROM stock")
+	require.Eventually(t, func() bool {
+		var n int
+		require.NoError(t, witness.QueryRowContext(ctx, "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event_type = 'Lock'", s.account.User).Scan(&n))
+		return n == 3
+	}, time.Minute, 10*time.Millisecond)
 	time.Sleep(3 * time.Second) // the page is opened in the middle of it
 	b.do(t, chromedp.Navigate(s.url()))
 	verdict := func() string { return ask[string](t, b, `document.querySelector(".verdict").innerText`) }

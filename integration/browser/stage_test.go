@@ -48,6 +48,9 @@ type stage struct {
 	inspector *inspect.Inspector
 }
 
+// patient lets statements wait for as long as a browser needs on a busy machine.
+const patient = "pool_acquire_timeout=5m"
+
 func newStage(t *testing.T, conns int, parameters ...string) *stage {
 	s := &stage{account: testbed.Shared(t, testbed.Postgres).NewAccount(t)}
 	s.connector = pooldriver.New(s.account.URL(append(parameters, fmt.Sprintf("pool_max_conns=%d", conns))...))
@@ -109,7 +112,7 @@ func openBrowser(t *testing.T) *tab {
 	b := &tab{hosts: map[string]bool{}}
 	// The first call starts the browser, which lives as long as that call's context.
 	err := chromedp.Listen(ctx, b.note)
-	bounded, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	bounded, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	b.ctx = bounded
 	t.Cleanup(func() {
 		cancel()

@@ -35,7 +35,7 @@ func (m terminal) screen(t *testing.T) []string {
 
 // TestTopShowsTheSameTruthInATerminal: the command, built and run as people do.
 func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
-	s := newStage(t, 4)
+	s := newStage(t, 4, patient)
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	task, end := pooldriver.NewTask(pooldriver.Label(ctx, "POST /orders"))
@@ -55,7 +55,7 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	m := terminal{filepath.Join(dir, "s")}
-	m.tmux(t, "-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", fmt.Sprintf("%s top %s", program, s.url()))
+	m.tmux(t, "-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "80", "-y", "24", fmt.Sprintf("%s top --every 5s %s", program, s.url()))
 	t.Cleanup(func() { _ = exec.Command("tmux", "-S", m.socket, "kill-server").Run() })
 
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -84,9 +84,9 @@ func TestTopShowsTheSameTruthInATerminal(t *testing.T) {
 		{"PPage", `lines 2 to 24 of`}, {"Up", `lines 1 to 23 of`},
 	} {
 		m.tmux(t, "send-keys", "-t", "top", step.key)
-		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, strings.Join(m.screen(t), "\n"), step.shows) }, 900*time.Millisecond, 50*time.Millisecond, "at once, after %s", step.key)
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, strings.Join(m.screen(t), "\n"), step.shows) }, 4500*time.Millisecond, 50*time.Millisecond, "before the next look, after %s", step.key)
 	}
-	time.Sleep(1500 * time.Millisecond) // it is drawn again
+	time.Sleep(6 * time.Second) // it is drawn again
 	m.tmux(t, "send-keys", "-t", "top", "NPage")
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Regexp(c, `GET /cart +\S+ +\S+`, m.screen(t)[22]) }, 30*time.Second, 50*time.Millisecond, "waiters")
 	m.tmux(t, "send-keys", "-t", "top", "q")
