@@ -181,7 +181,7 @@ func TestTheFirstDialAfterAChangeReplacesWhatTheOldPasswordMade(t *testing.T) {
 				}
 			}
 			return true
-		}, 5*time.Second, 10*time.Millisecond)
+		}, slowMachine, 10*time.Millisecond)
 	})
 }
 

@@ -36,7 +36,7 @@ func TestTheLastSecondsAreRemembered(t *testing.T) {
 				}
 			}
 			return false
-		}, 5*time.Second, 20*time.Millisecond)
+		}, slowMachine, 20*time.Millisecond)
 		cancel()
 		<-gone
 		require.NoError(t, conn.Close())
@@ -44,7 +44,7 @@ func TestTheLastSecondsAreRemembered(t *testing.T) {
 			all := i.connector.History()
 			last, before := all[len(all)-1], all[len(all)-2]
 			return left(last) == 1 && left(before) == 1 && before.InUse == 0
-		}, 5*time.Second, 20*time.Millisecond)
+		}, slowMachine, 20*time.Millisecond)
 		time.Sleep(1500 * time.Millisecond)
 		idle := len(i.connector.History())
 		time.Sleep(1500 * time.Millisecond)
@@ -70,7 +70,7 @@ func TestLockWaitsAsksOverASpareConnection(t *testing.T) {
 		require.Eventually(t, func() bool {
 			waits, err = i.connector.LockWaits(t.Context())
 			return len(waits) > 0
-		}, 5*time.Second, 50*time.Millisecond)
+		}, slowMachine, 50*time.Millisecond)
 		require.NoError(t, err)
 		holders := i.connector.Holders()
 		require.Len(t, holders, 2)

@@ -104,7 +104,7 @@ func write(t *testing.T, s *testbed.Server, can bool) {
 			var now string
 			require.NoError(t, db.QueryRowContext(t.Context(), "SHOW default_transaction_read_only").Scan(&now))
 			return now == setting
-		}, 5*time.Second, 10*time.Millisecond)
+		}, slowMachine, 10*time.Millisecond)
 		return
 	}
 	admin(t, s, "SET GLOBAL read_only = "+setting)

@@ -61,7 +61,7 @@ func TestServerNeverSeesMoreConnectionsThanAllowed(t *testing.T) {
 					require.Eventually(t, func() bool {
 						counted, exempt, err := account.Backends(t.Context())
 						return err == nil && counted+exempt == 0
-					}, time.Second, 5*time.Millisecond, "connections after Close")
+					}, slowMachine, 5*time.Millisecond, "connections after Close")
 
 					peak := watch.Stop()
 					// A server that is away confirms nothing: that is what orphans are here.

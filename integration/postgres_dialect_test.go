@@ -344,7 +344,7 @@ func TestPostgresPeekSeesTheEndOfAConnection(t *testing.T) {
 
 			_, err := witness.Exec("SELECT pg_terminate_backend($1, 5000)", pgPID(s))
 			require.NoError(t, err)
-			require.Eventually(t, func() bool { return s.Peek() == dialects.Dead }, 5*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return s.Peek() == dialects.Dead }, slowMachine, time.Millisecond)
 
 			err = s.Ping(t.Context())
 			require.Equal(t, dialects.TxLost, s.TxStatus())
@@ -443,7 +443,7 @@ func TestPostgresOverTLSPeeksWithCareAndClosesToTheEnd(t *testing.T) {
 			case "killed":
 				_, err := witness.Exec("SELECT pg_terminate_backend($1, 5000)", pid)
 				require.NoError(t, err)
-				require.Eventually(t, func() bool { return s.Peek() != dialects.Alive }, 5*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return s.Peek() != dialects.Alive }, slowMachine, time.Millisecond)
 				require.Error(t, s.Ping(t.Context()))
 			case "cancelled":
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)

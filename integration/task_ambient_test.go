@@ -290,7 +290,7 @@ func TestWhoMadeTheTaskDecidesWhatAmbientMeansByDefault(t *testing.T) {
 				require.Eventually(t, func() bool {
 					left, err := s.left(context.Background())
 					return err == nil && left == "" && p.lent() == 0
-				}, 5*time.Second, time.Millisecond)
+				}, slowMachine, time.Millisecond)
 				require.Empty(t, s.stored(t))
 			})
 		}
@@ -329,7 +329,7 @@ func TestAnAdoptedTaskEndsWithItsLifetimeNotWithAQuerysTimeout(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, seen, "another request")
 		finish()
-		require.Eventually(t, func() bool { return p.lent() == 0 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return p.lent() == 0 }, slowMachine, time.Millisecond)
 		for _, via := range []querier{conn, p.DB} {
 			_, err = via.ExecContext(root, "SELECT 1")
 			require.ErrorIs(t, err, pooldriver.ErrTaskEnded)

@@ -244,7 +244,7 @@ func (d database) requireRest(t testing.TB, connector *pooldriver.Connector) {
 	require.Eventually(t, func() bool {
 		s := connector.Stats().Pool
 		return s.Active == 0 && s.Waiting == 0 && s.Idle == s.Count
-	}, 5*time.Second, time.Millisecond, "not at rest")
+	}, slowMachine, time.Millisecond, "not at rest")
 	if d.file != "" {
 		// Only without another's transaction a write can begin.
 		other, err := sql.Open("sqlite", d.file+"?_pragma=busy_timeout(0)")
@@ -256,7 +256,7 @@ func (d database) requireRest(t testing.TB, connector *pooldriver.Connector) {
 	require.Eventually(t, func() bool {
 		open, err := d.account.OpenTransactions(t.Context())
 		return err == nil && open == 0
-	}, 5*time.Second, 10*time.Millisecond, "a transaction is open")
+	}, slowMachine, 10*time.Millisecond, "a transaction is open")
 }
 
 // gate lets nobody pass until as many as it was made for have come.

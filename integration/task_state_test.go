@@ -265,7 +265,7 @@ func TestSuspectStatementsDoNotPin(t *testing.T) {
 					before := p.backend(ctx, t)
 					cleanings := p.connector.Stats().Cleanings
 					require.NoError(t, by.exec(ctx, suspect))
-					require.Eventually(t, atRest, 5*time.Second, time.Millisecond, "it is pinned")
+					require.Eventually(t, atRest, slowMachine, time.Millisecond, "it is pinned")
 					require.Equal(t, cleanings+1, p.connector.Stats().Cleanings)
 					require.Equal(t, before, p.backend(t.Context(), t), "the only connection")
 					for _, who := range []context.Context{t.Context(), ctx} {

@@ -18,7 +18,7 @@ import (
 )
 
 // atOnce is how long a failure that needs no waiting may take.
-const atOnce = 5 * time.Second
+const atOnce = 20 * time.Second // pool_acquire_timeout is 30 s
 
 // requireRefusal asserts that no connection comes about: with one error at the
 // first use of New's connector and from Open, both at once, both naming the

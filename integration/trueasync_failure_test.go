@@ -328,7 +328,7 @@ func TestRowsAndStatementsThatATaskLeavesOpenEndOnTheServer(t *testing.T) {
 				}
 				end()
 				require.Zero(t, p.lent())
-				require.Eventually(t, func() bool { return busy() == 0 && p.datedLeft(t) == 0 }, 5*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return busy() == 0 && p.datedLeft(t) == 0 }, slowMachine, 5*time.Millisecond)
 				for _, rows := range []*sql.Rows{rows, more} {
 					for rows.Next() {
 					}
