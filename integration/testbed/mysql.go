@@ -70,10 +70,11 @@ func (mySQL) command(o options) []string {
 		limit = o.maxConnections
 	}
 	// A command that begins with a dash is for the image's own server. A commit
-	// reaches the operating system, which survives Kill, but no disk.
+	// reaches the operating system, which survives Kill, but no disk. On a busy machine a client may not run for ten
+	// seconds in the middle of its login, for which the server waits no longer by default.
 	command := []string{
 		"--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--performance-schema=ON",
-		"--max-connections=" + strconv.Itoa(limit),
+		"--max-connections=" + strconv.Itoa(limit), "--connect-timeout=120",
 	}
 	if o.tlsOnly {
 		command = append(command,

@@ -98,7 +98,7 @@ func (a Account) KillIdle(t testing.TB, n int) {
 	}
 	q := a.Server.Engine.queries()
 	var ids []int64
-	for end := time.Now().Add(10 * time.Second); len(ids) != n; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); len(ids) != n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("testbed: %d connections are idle, want %d", len(ids), n)
 		}
