@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -63,27 +64,34 @@ func TestSlowStatementsAreLogged(t *testing.T) {
 			_, err = db.ExecContext(ctx, "INSERT INTO stock SELECT COUNT(*), 'secret' FROM stock")
 			require.NoError(t, err)
 		}
-		require.Empty(t, log.lines(t), "these are quick")
+		const patience = 150 * time.Millisecond
+		of := func(text string) []slowLine {
+			return slices.DeleteFunc(log.lines(t), func(l slowLine) bool { return !strings.Contains(l.Statement, text) })
+		}
+		for _, line := range log.lines(t) { // these are quick, unless the machine stands still
+			require.Greater(t, line.Took+line.NotReadFor, patience, line.Statement)
+		}
 
 		waits := map[testbed.Engine]string{
 			testbed.Postgres: "UPDATE stock SET n = 'secret' FROM pg_sleep(0.3) WHERE id < 3",
 			testbed.MySQL:    "UPDATE stock JOIN (SELECT SLEEP(0.3) AS s) AS w SET n = 'secrets' WHERE id < 3 AND s = 0",
 		}[account.Server.Engine]
+		begun := time.Now()
 		var both sync.WaitGroup
 		for range 2 { // the second one waits for the connection of the first
 			both.Go(func() { _, err := db.ExecContext(ctx, waits); require.NoError(t, err) })
 		}
 		both.Wait()
-		require.Eventually(t, func() bool { return len(log.lines(t)) == 1 }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(of("UPDATE stock")) > 0 }, slowMachine, time.Millisecond)
+		took := time.Since(begun)
 		time.Sleep(50 * time.Millisecond)
-		lines := log.lines(t)
+		lines := of("UPDATE stock")
 		require.Len(t, lines, 1, "a text is logged once in 10 s")
 		line := lines[0]
 		require.Equal(t, "pooldriver: a statement took longer than pool_slow_query", line.Msg)
-		require.Contains(t, line.Statement, "UPDATE stock")
 		require.Equal(t, "GET /report", line.Label)
 		require.Greater(t, line.Took, 280*time.Millisecond)
-		require.Less(t, line.Took, 3*time.Second)
+		require.Less(t, line.Took, took)
 		require.NotNil(t, line.Rows)
 		require.EqualValues(t, 3, *line.Rows)
 		require.Zero(t, line.NotReadFor)
@@ -97,8 +105,8 @@ func TestSlowStatementsAreLogged(t *testing.T) {
 			}
 		}
 		require.NoError(t, rows.Close())
-		require.Eventually(t, func() bool { return len(log.lines(t)) == 2 }, time.Second, time.Millisecond)
-		line = log.lines(t)[1]
+		require.Eventually(t, func() bool { return len(of("SELECT id")) == 1 }, slowMachine, time.Millisecond)
+		line = of("SELECT id")[0]
 		require.EqualValues(t, read, *line.Rows)
 		require.Greater(t, line.NotReadFor, 100*time.Millisecond)
 		require.NotContains(t, log.text.String(), "secret")
