@@ -37,12 +37,11 @@ func TestMySQLAStatementThatMeetsTheServersIdleTimeoutRunsOnAnotherConnection(t 
 	const rounds = 3
 	for range rounds {
 		write()
-		proxy.SetLatency(byteproxy.ToClient, 2*time.Second) // the goodbye that comes will be late
+		proxy.HoldAnswers() // the goodbye that comes will be late
 		require.Eventually(t, func() bool {
 			backends, _, err := account.Backends(t.Context())
 			return err == nil && backends == 0
 		}, time.Minute, 10*time.Millisecond, "the server keeps an idle connection")
-		proxy.SetLatency(byteproxy.ToClient, 0)
 		write()
 	}
 	var stored int
