@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,7 +16,9 @@ import (
 
 // goodbye is a way in which an idle session ends so that the next call meets the server's last word.
 type goodbye struct {
-	setting string // of the account, before it connects
+	setting string        // of the account, before it connects
+	after   time.Duration // the session ends by itself, so long after its last statement
+	holds   bool          // else the look at idle connections would find it
 	arm     func(t *testing.T, s stage, proxy *byteproxy.Proxy)
 }
 
@@ -31,9 +34,8 @@ func (s stage) goodbyes() map[string]goodbye {
 			proxy.Arm(byteproxy.Fault{Cut: byteproxy.Finish, Answer: packet})
 		}}
 	}
-	says := func(setting string, end func(t *testing.T, s stage)) goodbye {
-		return goodbye{setting: setting, arm: func(t *testing.T, s stage, proxy *byteproxy.Proxy) {
-			proxy.HoldAnswers() // else the look at idle connections would find it
+	says := func(setting string, after time.Duration, end func(t *testing.T, s stage)) goodbye {
+		return goodbye{setting: setting, after: after, holds: true, arm: func(t *testing.T, s stage, _ *byteproxy.Proxy) {
 			end(t, s)
 			awaitBackends(t, s.account, 0)
 			mustExec(t, s.witness, "ALTER ROLE "+s.account.User+" RESET ALL") // the next session may wait for a processor
@@ -46,8 +48,8 @@ func (s stage) goodbyes() map[string]goodbye {
 		}
 	}
 	return map[string]goodbye{
-		"57P01": says("", func(t *testing.T, s stage) { s.account.KillIdle(t, 1) }),
-		"57P05": says("idle_session_timeout = '200ms'", func(*testing.T, stage) {}),
+		"57P01": says("", 0, func(t *testing.T, s stage) { s.account.KillIdle(t, 1) }),
+		"57P05": says("idle_session_timeout = '200ms'", 200*time.Millisecond, func(*testing.T, stage) {}),
 	}
 }
 
@@ -74,6 +76,18 @@ func (s stage) ways() map[string]func(t *testing.T, addr string) *pooldriver.Con
 // meets opens the stage's database and has one idle connection to it that ends with bye.
 func (s stage) meets(t *testing.T, bye goodbye, open func(addr string) *sql.DB) *sql.DB {
 	t.Helper()
+	for range mostTries {
+		if db := s.tryToMeet(t, bye, open); db != nil {
+			return db
+		}
+	}
+	require.FailNow(t, "the machine is never on time")
+	return nil
+}
+
+// tryToMeet is meets, nil where the session has ended before the answers were held.
+func (s stage) tryToMeet(t *testing.T, bye goodbye, open func(addr string) *sql.DB) *sql.DB {
+	t.Helper()
 	proxy, err := byteproxy.Listen(s.account.Addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = proxy.Close() })
@@ -83,11 +97,33 @@ func (s stage) meets(t *testing.T, bye goodbye, open func(addr string) *sql.DB) 
 	}
 	db := open(proxy.Addr())
 	t.Cleanup(func() { _ = db.Close() })
+	last := time.Now()
+	late := func() bool { return bye.after > 0 && time.Since(last) > bye.after/2 }
 	for range 2 { // pgx asks a connection once before it is used again
-		require.NoError(t, db.QueryRow("SELECT 1").Scan(new(int)))
+		last = time.Now()
+		if err := db.QueryRow("SELECT 1").Scan(new(int)); !late() {
+			require.NoError(t, err)
+		}
+		if late() {
+			return s.missed(t, db)
+		}
+	}
+	if bye.holds {
+		proxy.HoldAnswers()
+	}
+	if late() {
+		return s.missed(t, db)
 	}
 	bye.arm(t, s, proxy)
 	return db
+}
+
+// missed gives up a meeting.
+func (s stage) missed(t *testing.T, db *sql.DB) *sql.DB {
+	t.Helper()
+	require.NoError(t, db.Close())
+	awaitBackends(t, s.account, 0)
+	return nil
 }
 
 // unexecuted are the calls that execute nothing of the program.

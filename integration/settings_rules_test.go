@@ -329,7 +329,7 @@ func TestPostgresParametersAreSettings(t *testing.T) {
 			return
 		}
 		ctx := pooldriver.WithSettings(s.Context(), pooldriver.Settings{
-			"statement_timeout": "100ms", "application_name": "billing", "timezone": "Asia/Tokyo", "work_mem": "5MB",
+			"statement_timeout": "1h", "application_name": "billing", "timezone": "Asia/Tokyo", "work_mem": "5MB",
 			"lock_timeout": "1s", "idle_in_transaction_session_timeout": "1h", "transaction_timeout": "1h",
 		})
 		const see = "SELECT concat_ws(' ', current_setting('application_name'), current_setting('timezone'), current_setting('work_mem'))"
@@ -337,6 +337,7 @@ func TestPostgresParametersAreSettings(t *testing.T) {
 		require.NoError(s, s.QueryRow(see).Scan(&none))
 		require.NoError(s, s.QueryRowContext(ctx, see).Scan(&seen))
 		require.Equal(s, "billing Asia/Tokyo 5MB", seen)
+		ctx = pooldriver.WithSettings(s.Context(), pooldriver.Settings{"statement_timeout": "100ms"})
 		for text, args := range map[string][]any{"SELECT pg_sleep(60)": nil, "SELECT pg_sleep($1)": {60}} {
 			_, err := s.ExecContext(ctx, text, args...)
 			var refused *pgconn.PgError
@@ -363,24 +364,33 @@ func TestSettingsThatAreInForceCostNoRoundTrip(t *testing.T) {
 			require.NoError(t, err)
 			on := database{kind: d.kind, account: d.account.Via(proxy.Addr()), wrap: wrap}
 			db, _ := on.open(t, 1)
+			last, pause := time.Now(), time.Duration(0)
 			trips := func(ctx context.Context) int {
 				proxy.Count()
+				pause = max(pause, time.Since(last))
 				_, err := db.ExecContext(ctx, "SELECT 1")
 				require.NoError(t, err)
+				last = time.Now()
 				return proxy.RoundTrips()
 			}
-			for range 2 {
-				trips(t.Context()) // pgx pings at the first reset of a connection
+			ways := []context.Context{
+				tenantIs(t.Context(), "a"), tenantIs(t.Context(), "a"), tenantIs(t.Context(), "b"), t.Context(), t.Context(), tenantIs(t.Context(), "b"),
 			}
-			none := trips(t.Context())
-			for i, tc := range []struct {
-				ctx  context.Context
-				more int
-			}{
-				{tenantIs(t.Context(), "a"), 1}, {tenantIs(t.Context(), "a"), 0}, {tenantIs(t.Context(), "b"), 1},
-				{t.Context(), 1}, {t.Context(), 0}, {tenantIs(t.Context(), "b"), 1},
-			} {
-				require.Equal(t, none+tc.more, trips(tc.ctx), "wrap: %v, step %d", wrap, i)
+			for try := 0; ; try++ {
+				require.Less(t, try, mostTries)
+				for range 2 {
+					trips(t.Context()) // pgx pings at the first reset of a connection
+				}
+				pause = 0
+				none := trips(t.Context())
+				var more []int
+				for _, ctx := range ways {
+					more = append(more, trips(ctx)-none)
+				}
+				if pause < time.Second/2 { // else a connection that was idle for long was asked, which is a round trip, too
+					require.Equal(t, []int{1, 0, 1, 1, 0, 1}, more, "wrap: %v", wrap)
+					break
+				}
 			}
 			require.NoError(t, db.Close())
 			require.NoError(t, proxy.Close())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -311,7 +312,8 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 					ctx, end := pooldriver.WithTask(t.Context())
 					limited, cancel := context.WithCancel(ctx)
 					if i == 0 {
-						limited, cancel = context.WithTimeout(ctx, 1500*time.Millisecond)
+						passed := make(chan struct{}) // a deadline, whenever the transaction has begun
+						limited, cancel = expiring{ctx, passed}, sync.OnceFunc(func() { close(passed) })
 					}
 					tx, err := p.BeginTx(limited, nil)
 					require.NoError(t, err)
@@ -324,7 +326,7 @@ func TestAfterATransactionThatEndedBehindTheProgramsBack(t *testing.T) {
 						time.AfterFunc(10*time.Millisecond, cancel)
 						_, err = tx.ExecContext(limited, sleepFor(s.account.Server.Engine, time.Minute))
 						require.Error(t, err)
-					} else if i > 0 {
+					} else {
 						cancel()
 					}
 					<-limited.Done()

@@ -27,12 +27,12 @@ var serverTimeouts = map[testbed.Engine]struct {
 	parameter, slow, code string
 	is                    func(error) bool
 }{
-	testbed.Postgres: {"statement_timeout=1000", "SELECT pg_sleep(60)", "57014", func(err error) bool {
+	testbed.Postgres: {"statement_timeout=3000", "SELECT pg_sleep(60)", "57014", func(err error) bool {
 		var said *pgconn.PgError
 		return errors.As(err, &said) && said.Code == "57014"
 	}},
-	testbed.MariaDB:     {"max_statement_time=1", cross, "1969", mysqlSays(1969)},
-	testbed.OracleMySQL: {"max_execution_time=1000", cross, "3024", mysqlSays(3024)},
+	testbed.MariaDB:     {"max_statement_time=3", cross, "1969", mysqlSays(1969)},
+	testbed.OracleMySQL: {"max_execution_time=3000", cross, "3024", mysqlSays(3024)},
 }
 
 func mysqlSays(number uint16) func(error) bool {
