@@ -162,8 +162,16 @@ func TestWhatExecutesNothingIsRepeatedWhereTheServerEndsTheSession(t *testing.T)
 				for name, call := range unexecuted {
 					t.Run(code+"/"+way+"/"+name, func(t *testing.T) {
 						var c *pooldriver.Connector
-						db := s.meets(t, bye, func(addr string) *sql.DB { c = open(t, addr); return sql.OpenDB(c) })
-						err := call(t.Context(), db)
+						once := func() (*pooldriver.Connector, error) {
+							db := s.meets(t, bye, func(addr string) *sql.DB { c = open(t, addr); return sql.OpenDB(c) })
+							return c, call(t.Context(), db)
+						}
+						var err error
+						if way == "ODBC" {
+							_, err = once()
+						} else {
+							err = s.meetsUnasked(t, once)
+						}
 						if way == "ODBC" && err != nil { // it begins nothing: the transaction's SELECT met a goodbye that was late
 							require.ErrorContains(t, err, "may or may not have executed it")
 							require.Zero(t, c.Stats().Retries)
@@ -181,6 +189,22 @@ func TestWhatExecutesNothingIsRepeatedWhereTheServerEndsTheSession(t *testing.T)
 	})
 }
 
+// meetsUnasked has call meet a goodbye. On a busy machine the connection may have been idle for a second before: then
+// the pool has asked it first, and found it dead.
+func (s stage) meetsUnasked(t *testing.T, call func() (*pooldriver.Connector, error)) (err error) {
+	t.Helper()
+	for range mostTries {
+		var c *pooldriver.Connector
+		if c, err = call(); c.Stats().FoundDead == 0 {
+			break
+		}
+		if s.witness != nil {
+			mustExec(t, s.witness, "DELETE FROM ledger")
+		}
+	}
+	return err
+}
+
 // TestAStatementIsNotRepeatedWhereTheServerEndsTheSession: a procedure may have committed before.
 func TestAStatementIsNotRepeatedWhereTheServerEndsTheSession(t *testing.T) {
 	t.Parallel()
@@ -190,14 +214,24 @@ func TestAStatementIsNotRepeatedWhereTheServerEndsTheSession(t *testing.T) {
 			for way, open := range s.ways() {
 				t.Run(code+"/"+way, func(t *testing.T) {
 					var c *pooldriver.Connector
-					db := s.meets(t, bye, func(addr string) *sql.DB { c = open(t, addr); return sql.OpenDB(c) })
-					_, err := db.ExecContext(t.Context(), insertInto(1))
-					require.Zero(t, c.Stats().Retries)
-					if way == "ODBC" && err == nil { // its sessions are asked after a pause
-						require.EqualValues(t, 1, c.Stats().FoundDead)
-						mustExec(t, s.witness, "DELETE FROM ledger")
+					insert := func() (*pooldriver.Connector, error) {
+						db := s.meets(t, bye, func(addr string) *sql.DB { c = open(t, addr); return sql.OpenDB(c) })
+						_, err := db.ExecContext(t.Context(), insertInto(1))
+						return c, err
+					}
+					if way == "ODBC" { // its sessions are asked after a pause
+						_, err := insert()
+						require.Zero(t, c.Stats().Retries)
+						if err == nil {
+							require.EqualValues(t, 1, c.Stats().FoundDead)
+							mustExec(t, s.witness, "DELETE FROM ledger")
+							return
+						}
+						require.Empty(t, s.stored(t))
 						return
 					}
+					err := s.meetsUnasked(t, insert)
+					require.Zero(t, c.Stats().Retries)
 					require.Error(t, err)
 					require.Empty(t, s.stored(t))
 				})
