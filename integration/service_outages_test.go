@@ -1,17 +1,20 @@
 package integration
 
 import (
+	"bufio"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -35,7 +38,7 @@ const (
 	fullBegins, fullEnds     = 0.75, 0.95 // all are cut, and two are let in
 	letIn                    = 2
 	// shopAfter is how long after an outage, or a cut, an error may still come of it: a pause of
-	// the dials (0.3 s), a dial, and the slowness of a machine.
+	// the dials (0.3 s), a dial, and the usual slowness of a machine.
 	shopAfter = 600 * time.Millisecond
 	shopConns = 4
 	// shopCrowd requests come at each pace.
@@ -54,10 +57,27 @@ type shopReport struct {
 	Back       time.Duration // from the end of an outage to the first that was served, at most
 	Slowest    time.Duration // of those that were served
 	Goroutines int
-	Lines      int // of the log
-
-	back map[time.Duration]time.Duration // of each round
+	Lines      int           // of the log
+	Late       time.Duration // the machine, at the most
+	Calls      []shopCall    // all requests, to be judged by what has happened
 }
+
+// shopCall is a request.
+type shopCall struct {
+	From, To time.Time
+	Err      string
+}
+
+// span is when something happened.
+type span struct{ begins, ends time.Time }
+
+// met reports whether a request may have been hurt.
+func (s span) met(c shopCall, after time.Duration) bool {
+	return c.From.Before(s.ends.Add(after)) && c.To.After(s.begins)
+}
+
+// troublesOfShop are what has happened to a server, when it did: on a busy machine that is later than planned.
+type troublesOfShop struct{ outages, cuts, fulls []span }
 
 // TestAServiceThroughOutages has a small service, in a process of its own, through outages, cuts and
 // a server that is full. Over pooldriver errors come only while nothing can be served. The long form
@@ -87,7 +107,7 @@ func TestAServiceThroughOutages(t *testing.T) {
 				t.Parallel()
 				report := runShop(t, kind, testbed.Shared(t, engine).NewAccount(t), round, lasts)
 				t.Logf("%+v", report)
-				require.Greater(t, report.Requests, shopCrowd*int(lasts/shopPace)/2)
+				require.Greater(t, report.Requests, shopCrowd*int(lasts/shopPace)/10)
 				if kind == "pooldriver" {
 					require.Zero(t, report.Unexcused, report.First)
 					require.Zero(t, report.Full, report.First)
@@ -107,47 +127,76 @@ func runShop(t *testing.T, kind string, account testbed.Account, round, lasts ti
 	t.Helper()
 	d := newDoor(t, account.Addr)
 	account.LimitConnections(t, 2*shopConns)
-	begin := time.Now().Add(2 * time.Second)
+	pulse := feelPulse(t, account.Witness(t))
 	file := filepath.Join(t.TempDir(), "report.json")
 	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestShopOfAnotherProcess$")
-	child.Env = append(os.Environ(), "POOLDRIVER_SHOP="+strings.Join([]string{kind, account.Via(d.addr()).URL(), file, begin.Format(time.RFC3339Nano), round.String(), lasts.String()}, "\n"))
+	child.Env = append(os.Environ(), "POOLDRIVER_SHOP="+strings.Join([]string{kind, account.Via(d.addr()).URL(), file, lasts.String()}, "\n"))
 	out := &strings.Builder{}
-	child.Stdout, child.Stderr = out, out
+	child.Stderr = out
+	lines, err := child.StdoutPipe()
+	require.NoError(t, err)
 	require.NoError(t, child.Start())
+	begin := shopBegins(t, io.TeeReader(lines, out))
+	var happened troublesOfShop
 	for at := begin; at.Before(begin.Add(lasts)); at = at.Add(round) {
-		step := func(part float64, do func()) {
+		step := func(part float64, do func()) (s span) {
 			time.Sleep(time.Until(at.Add(time.Duration(part * float64(round)))))
+			s.begins = time.Now()
 			do()
+			s.ends = time.Now()
+			return s
 		}
-		step(outageBegins, func() { d.close(true) })
-		step(outageEnds, func() { d.close(false) })
-		step(blipAt, func() { d.close(true); d.close(false) })
-		step(fullBegins, func() { account.LimitConnections(t, letIn); d.close(true); d.close(false) })
-		step(fullEnds, func() { account.LimitConnections(t, 2*shopConns) })
+		closed := step(outageBegins, func() { d.close(true) })
+		opened := step(outageEnds, func() { d.close(false) })
+		blip := step(blipAt, func() { d.close(true); d.close(false) })
+		filled := step(fullBegins, func() { account.LimitConnections(t, letIn); d.close(true); d.close(false) })
+		emptied := step(fullEnds, func() { account.LimitConnections(t, 2*shopConns) })
+		happened.outages = append(happened.outages, span{closed.begins, opened.ends})
+		happened.cuts = append(happened.cuts, blip, filled)
+		happened.fulls = append(happened.fulls, span{filled.begins, emptied.ends})
 	}
-	require.NoError(t, child.Wait(), out.String())
+	rest, _ := io.ReadAll(lines)
+	require.NoError(t, child.Wait(), "%s%s", out, rest)
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(text, &r))
+	r.Late = max(r.Late, pulse.late())
+	r.judge(happened)
 	return r
+}
+
+const shopBegin = "the shop opens at "
+
+// shopBegins reads when the child begins.
+func shopBegins(t *testing.T, out io.Reader) time.Time {
+	t.Helper()
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if _, at, found := strings.Cut(lines.Text(), shopBegin); found {
+			begin, err := time.Parse(time.RFC3339Nano, at)
+			require.NoError(t, err)
+			return begin
+		}
+	}
+	require.FailNow(t, "the shop does not open")
+	return time.Time{}
 }
 
 // TestShopOfAnotherProcess is the service of a child of TestAServiceThroughOutages.
 func TestShopOfAnotherProcess(t *testing.T) {
 	order := strings.Split(os.Getenv("POOLDRIVER_SHOP"), "\n")
-	if len(order) != 6 {
+	if len(order) != 4 {
 		return // this is no child process
 	}
-	begin, err := time.Parse(time.RFC3339Nano, order[3])
-	require.NoError(t, err)
-	round, err := time.ParseDuration(order[4])
-	require.NoError(t, err)
-	lasts, err := time.ParseDuration(order[5])
+	lasts, err := time.ParseDuration(order[3])
 	require.NoError(t, err)
 	var lines lineCounter
 	take, count, end := openShop(t, order[0], order[1], &lines)
+	begin := time.Now().Add(500 * time.Millisecond)
+	_, _ = fmt.Fprintln(os.Stdout, shopBegin+begin.Format(time.RFC3339Nano))
+	pulse := feelPulse(t, nil)
 	time.Sleep(time.Until(begin))
-	report := serveShop(take, count, begin, round, lasts)
+	report := serveShop(take, count, begin, lasts)
+	report.Late = pulse.late()
 	end()
 	report.Lines = int(lines.Load())
 	text, err := json.Marshal(report)
@@ -249,11 +298,10 @@ func openPgxShop(t *testing.T, dsn string) (take, count shopRequest, end func())
 	return take, count, p.Close
 }
 
-// serveShop has a request come at each pace, and judges each by when it was under way.
-func serveShop(take, count shopRequest, begin time.Time, round, lasts time.Duration) (r shopReport) {
+// serveShop has a request come at each pace, and notes when each was under way.
+func serveShop(take, count shopRequest, begin time.Time, lasts time.Duration) (r shopReport) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
-	r.back = map[time.Duration]time.Duration{}
 	pace := time.NewTicker(shopPace)
 	defer pace.Stop()
 	for i := 0; time.Since(begin) < lasts; i++ {
@@ -267,43 +315,50 @@ func serveShop(take, count shopRequest, begin time.Time, round, lasts time.Durat
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
-			from := time.Now()
-			err := request(ctx)
-			to := time.Now()
+			c := shopCall{From: time.Now()}
+			if err := request(ctx); err != nil {
+				c.Err = err.Error()
+			}
+			c.To = time.Now()
 			mu.Lock()
 			defer mu.Unlock()
-			r.judge(from.Sub(begin), to.Sub(begin), round, err)
+			r.Calls = append(r.Calls, c)
 			r.Goroutines = max(r.Goroutines, runtime.NumGoroutine())
 		})
 	}
 	all.Wait()
-	for _, first := range r.back {
-		r.Back = max(r.Back, first)
-	}
 	return r
 }
 
-// judge counts a request that was under way from one time to another.
-func (r *shopReport) judge(from, to, round time.Duration, err error) {
-	at := func(part float64) time.Duration { return from/round*round + time.Duration(part*float64(round)) }
-	met := func(begins, ends time.Duration) bool { return from < ends+shopAfter && to > begins }
-	r.Requests++
-	switch {
-	case err == nil:
-		r.Slowest = max(r.Slowest, to-from)
-		ends := at(outageEnds)
-		if first, seen := r.back[ends]; to > ends && (!seen || to-ends < first) {
-			r.back[ends] = to - ends
+// judge counts the requests, by what was happening while they were under way.
+func (r *shopReport) judge(happened troublesOfShop) {
+	after := shopAfter + 3*r.Late
+	for _, c := range r.Calls {
+		met := func(s span) bool { return s.met(c, after) }
+		r.Requests++
+		switch {
+		case c.Err == "":
+			r.Slowest = max(r.Slowest, c.To.Sub(c.From))
+		case slices.ContainsFunc(happened.outages, met):
+			r.Outage++
+		case slices.ContainsFunc(happened.cuts, met):
+			r.Cut++
+		case slices.ContainsFunc(happened.fulls, met):
+			r.Full++
+			r.First = fmt.Sprint(c.To, ": ", c.Err)
+		default:
+			r.Unexcused++
+			r.First = fmt.Sprint(c.To, ": ", c.Err)
 		}
-	case met(at(outageBegins), at(outageEnds)):
-		r.Outage++
-	case met(at(blipAt), at(blipAt)), met(at(fullBegins), at(fullBegins)):
-		r.Cut++
-	case met(at(fullBegins), at(fullEnds)):
-		r.Full++
-		r.First = fmt.Sprint(to, ": ", err)
-	default:
-		r.Unexcused++
-		r.First = fmt.Sprint(to, ": ", err)
 	}
+	for _, outage := range happened.outages {
+		first := time.Duration(math.MaxInt64)
+		for _, c := range r.Calls {
+			if c.Err == "" && c.To.After(outage.ends) {
+				first = min(first, c.To.Sub(outage.ends))
+			}
+		}
+		r.Back = max(r.Back, first)
+	}
+	r.Calls = nil
 }
