@@ -280,7 +280,7 @@ func newPassword(i *incident) {
 			}
 		})
 	}
-	require.Eventually(i, func() bool { return i.connector.Stats().Pool.Lent == 2 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(i, func() bool { return i.connector.Stats().Pool.Lent == 2 }, slowMachine, 10*time.Millisecond)
 	i.changePassword()
 	i.each(6, "GET /cart", i.waits("SELECT 1"))
 }

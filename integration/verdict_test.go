@@ -80,11 +80,12 @@ func (i *incident) connect(configure func(*pooldriver.Config), parameters ...str
 }
 
 // sees requires that the page says so within three seconds, looked at once a second as a browser
-// does.
+// does. Seconds in which the machine stands still do not count.
 func (i *incident) sees(level, sentence string) {
 	i.Helper()
 	var said []inspect.Verdict
-	for range 5 {
+	pulse := feelPulse(i, nil)
+	for looks, begun := 0, time.Now(); looks < 5 && time.Since(begun) < slowMachine; {
 		v := i.inspector.Snapshot().Pools[0].Verdict
 		if said = append(said, v); v.Level == level {
 			if regexp.MustCompile(sentence).MatchString(v.Sentence) {
@@ -92,9 +93,15 @@ func (i *incident) sees(level, sentence string) {
 			}
 		}
 		time.Sleep(750 * time.Millisecond)
+		if pulse.late() < stands {
+			looks++
+		}
 	}
 	i.Fatalf("want %s: %s\ngot %v", level, sentence, said)
 }
+
+// stands: who looks sees what a machine says that gets no processor for so long.
+const stands = 200 * time.Millisecond
 
 // usual runs the statement alone until it is known how long it takes when nobody waits.
 func (i *incident) usual(query string) {
@@ -335,9 +342,12 @@ func labelTakesOver(t *testing.T, account testbed.Account) {
 	retryStorm(i)
 	storm := `^\d+ statements? waits?\. GET /pay comes \d+ times a second, and usually \d+, for \S+: it has [12] of 2 connections, and \d+ of those who wait\.$`
 	i.sees("bad", storm)
+	pulse := feelPulse(t, account.Witness(t))
 	for end := time.Now().Add(time.Duration(randomtest.Rounds(10, 180)) * time.Second); time.Now().Before(end); time.Sleep(750 * time.Millisecond) {
 		v := inspect.Look(i.connector).Verdict // as a page that was not open before
-		require.Equal(t, "one label takes over", v.Rule, v.Sentence)
+		if pulse.late() < stands {
+			require.Equal(t, "one label takes over", v.Rule, v.Sentence)
+		}
 	}
 }
 
