@@ -12,6 +12,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -23,6 +24,7 @@ type Tunnel struct {
 	server   *ssh.ServerConfig
 	key      ssh.PublicKey
 	running  sync.WaitGroup
+	forwards atomic.Int32 // connections that are forwarded
 
 	mu       sync.Mutex // protects following fields
 	entrance string     // where the client finds the server
@@ -83,6 +85,9 @@ func (u *Tunnel) Dialled() int {
 	defer u.mu.Unlock()
 	return u.dialled
 }
+
+// Forwards counts the connections that are forwarded. The client has been told of the end of all others.
+func (u *Tunnel) Forwards() int { return int(u.forwards.Load()) }
 
 func (u *Tunnel) connected() (*ssh.Client, error) {
 	u.mu.Lock()
@@ -169,6 +174,8 @@ func (u *Tunnel) forward(ctx context.Context, asked ssh.NewChannel) {
 	if err != nil {
 		return
 	}
+	u.forwards.Add(1)
+	defer u.forwards.Add(-1)
 	go ssh.DiscardRequests(requests)
 	defer context.AfterFunc(ctx, func() { _ = nc.Close() })() // the client has gone
 	ended := make(chan struct{})
