@@ -33,6 +33,7 @@ func TestOnAFullServerStatementsWaitForWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
 		connector, db := fullStage(t, account)
+		began := time.Now()
 		var all sync.WaitGroup
 		for range 200 {
 			all.Go(func() {
@@ -45,8 +46,8 @@ func TestOnAFullServerStatementsWaitForWhatIsOpen(t *testing.T) {
 		s := connector.Stats().Pool
 		require.Equal(t, allowed, s.Allowed)
 		require.LessOrEqual(t, s.Creates, uint64(allowed))
-		// The first burst, and one a second: 200 statements take 2.5 s.
-		require.Less(t, s.CreateErrors, uint64(30))
+		// The first burst, and one a second.
+		require.Less(t, s.CreateErrors, uint64(30+time.Since(began)/time.Second))
 	})
 }
 
@@ -55,7 +56,9 @@ func TestOnAFullServerStatementsWaitForWhatIsOpen(t *testing.T) {
 func TestNestedLoopsOnAFullServerDoNotWaitForTheTimeout(t *testing.T) {
 	t.Parallel()
 	testbed.Each(t, func(t *testing.T, account testbed.Account) {
-		_, db := fullStage(t, account)
+		account.LimitConnections(t, allowed)
+		db := sql.OpenDB(pooldriver.New(account.URL("pool_max_conns=20", "pool_acquire_timeout=10m"), quiet))
+		t.Cleanup(func() { _ = db.Close() })
 		began := time.Now()
 		var all sync.WaitGroup
 		for range 3 * allowed {
@@ -77,6 +80,6 @@ func TestNestedLoopsOnAFullServerDoNotWaitForTheTimeout(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.Less(t, time.Since(began), 15*time.Second, "pool_acquire_timeout is 30 s")
+		require.Less(t, time.Since(began), slowMachine, "pool_acquire_timeout is 10 min")
 	})
 }

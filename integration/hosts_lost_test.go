@@ -57,11 +57,12 @@ func (w *writers) write(db *sql.DB) error {
 	return nil
 }
 
-// await returns when n more writes have been acknowledged.
-func (w *writers) await(t *testing.T, n int64) {
+// await returns when n more writes have been acknowledged, and how long that took.
+func (w *writers) await(t *testing.T, n int64) time.Duration {
 	t.Helper()
-	from := w.acknowledged.Load()
-	require.Eventually(t, func() bool { return w.acknowledged.Load() >= from+n }, 20*time.Second, time.Millisecond)
+	from, began := w.acknowledged.Load(), time.Now()
+	require.Eventually(t, func() bool { return w.acknowledged.Load() >= from+n }, slowMachine, time.Millisecond)
+	return time.Since(began)
 }
 
 func (w *writers) stop() (acknowledged int) {
@@ -71,7 +72,7 @@ func (w *writers) stop() (acknowledged int) {
 }
 
 // backSoon is how long a service may take to be back. It needs a few dials, which are slow
-// on a busy machine. If the pool waited for a host's pause or for a timeout, it would need 5 s.
+// on a busy machine, whose usual time for as many writes is added. If the pool waited for a host's pause or for a timeout, it would need 5 s.
 const backSoon = 4 * time.Second
 
 // TestAHostThatIsKilledUnderLoadIsLeftAndComesBack: both servers take writes, so
@@ -81,14 +82,14 @@ func TestAHostThatIsKilledUnderLoadIsLeftAndComesBack(t *testing.T) {
 	eachPair(t, func(t *testing.T, p pair) {
 		db, c := p.open(t, list(p.a.Addr, p.b.Addr), "target_session_attrs=read-write", "pool_max_conns=10", "pool_health_check_period=200ms")
 		w := startWriters(t, db, 50)
-		w.await(t, 200)
+		usual := w.await(t, 200)
 		require.Equal(t, "a", whose(t, db))
 		before := w.acknowledged.Load()
 		p.a.Kill(t)
 		killed := time.Now()
 		w.await(t, 200)
 		t.Logf("200 writes were acknowledged %v after the kill", time.Since(killed).Round(time.Millisecond))
-		require.Less(t, time.Since(killed), backSoon)
+		require.Less(t, time.Since(killed), backSoon+3*usual)
 		require.Equal(t, "b", whose(t, db))
 		require.LessOrEqual(t, p.backends(t, p.b), 10)
 
@@ -98,7 +99,7 @@ func TestAHostThatIsKilledUnderLoadIsLeftAndComesBack(t *testing.T) {
 		require.Eventually(t, func() bool {
 			c.Flush()
 			return whose(t, db) == "a"
-		}, 10*time.Second, 50*time.Millisecond)
+		}, slowMachine, 50*time.Millisecond)
 		acknowledged, unclear := w.stop(), int(w.unclear.Load())
 		there := p.rows(t, p.a) + p.rows(t, p.b)
 		require.GreaterOrEqual(t, there, acknowledged, "no acknowledged commit is lost")

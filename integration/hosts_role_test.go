@@ -62,7 +62,7 @@ func (p pair) testWords(t *testing.T) {
 		require.ErrorContains(t, err, "target_session_attrs="+c.attrs)
 		require.NotContains(t, err.Error(), p.Password)
 	}
-	require.Eventually(t, func() bool { return p.backends(t, p.b) == onB }, 5*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return p.backends(t, p.b) == onB }, slowMachine, 10*time.Millisecond,
 		"servers that would not do have let go; the connections of the open pools remain")
 }
 
@@ -88,35 +88,36 @@ func (p pair) testPaused(t *testing.T) {
 	db, c := p.open(t, list(dead, p.a.Addr), "pool_max_conns=4")
 	const enough = 12 // dials that succeed, more than there are tries
 	dials := 0
-	for end := time.Now().Add(1500 * time.Millisecond); dials < enough || time.Now().Before(end); dials++ {
+	each := map[testbed.Engine]int{testbed.Postgres: 2, testbed.MySQL: 1}[p.engine]
+	begun := time.Now()
+	for end := begun.Add(1500 * time.Millisecond); dials < enough || time.Now().Before(end) || tried() < 3 && time.Since(begun) < slowMachine; dials++ {
 		require.Equal(t, "a", whose(t, db))
 		c.Flush()
 	}
-	// At 0, 0.1, 0.3, 0.7, 1.5 and, on a slow machine, 3.1 s, if a dial takes no time. pgx
+	// At 0, 0.1, 0.3, 0.7 and 1.5 s, if a dial takes no time, and then each few seconds. pgx
 	// follows each with a request to cancel what the connection that broke may have begun.
-	each := map[testbed.Engine]int{testbed.Postgres: 2, testbed.MySQL: 1}[p.engine]
-	require.LessOrEqual(t, tried(), 6*each)
+	require.LessOrEqual(t, tried(), (6+int(time.Since(begun)/(3*time.Second)))*each)
 	require.GreaterOrEqual(t, tried(), 3)
 }
 
 func (p pair) testHole(t *testing.T) {
 	black, tried := hole(t, false)
-	db, _ := p.open(t, list(black, p.a.Addr), "pool_connect_timeout=2s")
+	db, _ := p.open(t, list(black, p.a.Addr), "pool_connect_timeout=10s") // of which the other half is for a slow machine
 	begin := time.Now()
 	require.Equal(t, "a", whose(t, db))
 	first := time.Since(begin)
-	require.GreaterOrEqual(t, first, time.Second)
-	require.Less(t, first, 1900*time.Millisecond)
+	require.GreaterOrEqual(t, first, 5*time.Second)
+	require.Less(t, first, 10*time.Second)
 	require.Equal(t, 1, tried())
 }
 
 func (p pair) testHealth(t *testing.T) {
 	db, c := p.open(t, list(p.a.Addr, p.b.Addr), "target_session_attrs=read-write", "pool_health_check_period=50ms", "pool_min_conns=3")
 	require.Equal(t, "a", whose(t, db))
-	require.Eventually(t, func() bool { return p.backends(t, p.a) == 3 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.backends(t, p.a) == 3 }, slowMachine, 10*time.Millisecond)
 	freeze(t, p.a)
 	defer thaw(t, p.a)
-	require.Eventually(t, func() bool { return p.backends(t, p.a) == 0 && p.backends(t, p.b) == 3 }, 5*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return p.backends(t, p.a) == 0 && p.backends(t, p.b) == 3 }, slowMachine, 10*time.Millisecond,
 		"nobody has used them")
 	require.Positive(t, c.Stats().WrongRoles)
 }
@@ -127,19 +128,19 @@ func (p pair) testSwitch(t *testing.T) {
 	defer thaw(t, p.b)
 	db, c := p.open(t, list(p.a.Addr, p.b.Addr), "target_session_attrs=read-write", "pool_max_conns=8")
 	w := startWriters(t, db, 16)
-	w.await(t, 50)
+	usual := w.await(t, 50)
 	freeze(t, p.a)
 	defer thaw(t, p.a)
 	thaw(t, p.b)
 	switched := time.Now()
 	w.await(t, 50)
 	t.Logf("50 writes were acknowledged %v after the switch", time.Since(switched).Round(time.Millisecond))
-	require.Less(t, time.Since(switched), backSoon)
-	require.Eventually(t, func() bool { return p.backends(t, p.a) == 0 }, 2*time.Second, 10*time.Millisecond, "under load")
+	require.Less(t, time.Since(switched), backSoon+3*usual)
+	require.Eventually(t, func() bool { return p.backends(t, p.a) == 0 }, 30*time.Second, 10*time.Millisecond, "under load; idle ones are looked at once a minute")
 	freeze(t, p.b)
 	thaw(t, p.a)
 	w.await(t, 50)
-	require.Eventually(t, func() bool { return p.backends(t, p.b) == 0 }, 2*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.backends(t, p.b) == 0 }, 30*time.Second, 10*time.Millisecond)
 	acknowledged := w.stop()
 	require.Equal(t, acknowledged, p.rows(t, p.a)+p.rows(t, p.b), "each acknowledged write is there, once; none of the others is")
 	require.Positive(t, p.rows(t, p.b))
@@ -177,6 +178,10 @@ func (p pair) testKill(t *testing.T) {
 	_, err := db.ExecContext(ctx, "SELECT SLEEP(60)")
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, "a", whose(t, db))
-	require.Equal(t, 1, p.backends(t, p.a), "the statement was killed before the next connection was made")
+	there := p.Account
+	there.Server = p.a
+	counted, _, err := there.Backends(t.Context()) // the connection that killed may be listed for a moment
+	require.NoError(t, err)
+	require.Equal(t, 1, counted, "the statement was killed before the next connection was made")
 	require.Zero(t, c.Stats().Orphans)
 }

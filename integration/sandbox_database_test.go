@@ -297,9 +297,13 @@ func TestSandboxDatabaseWithAnOpenTransactionIsRemoved(t *testing.T) {
 	t.Parallel()
 	eachSandbox(t, func(t *testing.T, account sandboxAccount) {
 		begun := time.Now()
-		output, passed := account.child(childLeaves, 2).run(t)
+		output, passed := account.child("", 2).run(t)
 		require.True(t, passed, output)
-		require.Less(t, time.Since(begun), 20*time.Second)
+		usual := time.Since(begun)
+		begun = time.Now()
+		output, passed = account.child(childLeaves, 2).run(t)
+		require.True(t, passed, output)
+		require.Less(t, time.Since(begun), 20*time.Second+2*usual)
 		for _, name := range places(output) {
 			require.NotContains(t, account.list(t), name)
 		}
