@@ -79,20 +79,19 @@ func (a *actor) live(parent context.Context) {
 	}
 }
 
-// requireUnlocked asks for the actor's lock, promptly after its end. A connection
-// that was cut off before counts as the pool's until the server has dropped it.
+// requireUnlocked asks for the actor's lock after its end. The server ends a session that was
+// killed, or cut off, in its own time.
 func (a *actor) requireUnlocked() {
 	if a.name == "sqlite" {
 		return
 	}
 	const pause = 5 * time.Millisecond
 	for late := time.Duration(0); ; late += pause { // without the time that looking takes
-		ending := a.connector.Stats().Pool.Destroying > 0
 		_, held, err := a.account.LockHolder(context.Background(), int64(a.number))
 		if err == nil && !held {
 			return
 		}
-		if err != nil || late > a.promptly() && !ending || late > 10*time.Second {
+		if err != nil || late > 10*time.Second {
 			a.T.Errorf("actor %d has ended; its lock is held: %t, %v", a.number, held, err)
 			return
 		}

@@ -319,7 +319,8 @@ func (p stagePool) requireNothingLeft(t *testing.T) {
 		if left == "" && lent == 0 {
 			return
 		}
-		if late > p.promptly() {
+		// The server ends the transaction of a session that was killed in its own time.
+		if late > p.promptly() && (lent > 0 || late > 10*time.Second) {
 			require.Failf(t, "something is left", "%v after the end: %d connections lent; on the server: %s", late, lent, left)
 		}
 		time.Sleep(pause)
