@@ -66,7 +66,7 @@ const (
 	tasks        = 50
 	longPatience = 10 * time.Second
 	pause        = 20 * time.Millisecond
-	settleWithin = 30 * time.Second // what the tests wait for, before it is a failure
+	settleWithin = 2 * time.Minute // what the tests wait for, before it is a failure
 )
 
 // create makes the ledger, on a connection that is gone then.

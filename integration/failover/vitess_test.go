@@ -128,9 +128,9 @@ func testVitessCancel(t *testing.T, open func(int) (*sql.DB, *pooldriver.Connect
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	begun := time.Now()
-	_, err := db.ExecContext(ctx, "SELECT SLEEP(3) FROM dual")
+	_, err := db.ExecContext(ctx, "SELECT SLEEP(30) FROM dual")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begun), 2*time.Second)
+	require.Less(t, time.Since(begun), 20*time.Second)
 	require.Equal(t, "1", answer(t, db, "SELECT 1"))
 }
 
