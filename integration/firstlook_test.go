@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -70,26 +71,29 @@ func (tr trouble) look(t *testing.T, account testbed.Account, top string) {
 	// As a browser does; the last looks come after the others. A machine that stands still is looked at again.
 	for look, again := 0, 0; look < 6; look++ {
 		time.Sleep(time.Until(began.Add(time.Duration(look+again+1) * 750 * time.Millisecond)))
-		late := pulse.late()
+		onTime := pulse.onTime()
 		v := i.inspector.Snapshot().Pools[0].Verdict
 		seen = append(seen, time.Since(began).Round(100*time.Millisecond).String()+": "+v.Level+": "+v.Sentence)
 		if time.Since(began) < firstLook {
 			continue
 		}
-		if !right(v) && late > stands && time.Since(began) < slowMachine {
+		if !right(v) && !onTime && time.Since(began) < slowMachine {
 			look, again = look-1, again+1
 			continue
 		}
 		require.True(t, right(v), "want %s: %s\ngot on an open page:\n%s", tr.level, say, strings.Join(seen, "\n"))
 		if look == 3 {
-			i.firstLook(t, tr, right, top, say)
+			for said := i.firstLook(t, tr, right, top, say); said != ""; said = i.firstLook(t, tr, right, top, say) {
+				require.True(t, !pulse.onTime() && time.Since(began) < slowMachine, "want %s: %s\ngot %s", tr.level, say, said)
+				time.Sleep(750 * time.Millisecond)
+			}
 		}
 	}
 	t.Logf("right on an open page, at the first look and by top: %s", seen[len(seen)-1])
 }
 
-// firstLook opens a page that was not open before.
-func (i *incident) firstLook(t *testing.T, tr trouble, right func(inspect.Verdict) bool, top string, say *regexp.Regexp) {
+// firstLook opens a page that was not open before, and returns what is wrong there.
+func (i *incident) firstLook(t *testing.T, tr trouble, right func(inspect.Verdict) bool, top string, say *regexp.Regexp) (wrong string) {
 	t.Helper()
 	page := inspect.Handler(i.connector)
 	if tr.openConns > 0 {
@@ -102,7 +106,9 @@ func (i *incident) firstLook(t *testing.T, tr trouble, right func(inspect.Verdic
 	defer answer.Body.Close()
 	var s inspect.Snapshot
 	require.NoError(t, json.NewDecoder(answer.Body).Decode(&s))
-	require.True(t, right(s.Pools[0].Verdict), "want %s: %s\ngot at the first look: %+v", tr.level, say, s.Pools[0].Verdict)
+	if !right(s.Pools[0].Verdict) {
+		return fmt.Sprintf("at the first look: %+v", s.Pools[0].Verdict)
+	}
 
 	other := inspect.Handler(i.connector)
 	if tr.openConns > 0 {
@@ -113,7 +119,11 @@ func (i *incident) firstLook(t *testing.T, tr trouble, right func(inspect.Verdic
 	out, err := exec.Command(top, "top", "--once", again.URL).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	lines := strings.SplitN(string(out), "\n", 2)
-	require.Regexp(t, strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(say.String(), "^"), "$"), `\S*`, `.*`), strings.Join(strings.Fields(lines[1]), " "), "top --once")
+	said := strings.Join(strings.Fields(lines[1]), " ")
+	if !regexp.MustCompile(strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(say.String(), "^"), "$"), `\S*`, `.*`)).MatchString(said) {
+		return "by top --once: " + said
+	}
+	return ""
 }
 
 func newTrouble(t *testing.T, account testbed.Account, tr trouble) *incident {

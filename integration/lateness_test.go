@@ -27,6 +27,7 @@ func inTime(t testing.TB, limit time.Duration, try func() (took time.Duration), 
 type pulse struct {
 	longest atomic.Int64 // beat, in nanoseconds, since it was asked for
 	begun   atomic.Int64 // the present beat, in nanoseconds since the epoch
+	stood   time.Time    // when onTime has last seen that the machine stood still
 }
 
 const beat = 20 * time.Millisecond
@@ -62,4 +63,19 @@ func feelPulse(t testing.TB, witness *sql.DB) *pulse {
 func (p *pulse) late() time.Duration {
 	raise(&p.longest, time.Since(time.Unix(0, p.begun.Load()))-beat)
 	return time.Duration(p.longest.Swap(0))
+}
+
+// A page judges what it has seen in the last ten seconds. What a machine that got no processor for so long shows is not
+// the incident's.
+const (
+	stands  = 200 * time.Millisecond
+	forgets = 12 * time.Second
+)
+
+// onTime reports whether the machine has not stood still for as long as a page remembers. One goroutine asks.
+func (p *pulse) onTime() bool {
+	if p.late() > stands {
+		p.stood = time.Now()
+	}
+	return time.Since(p.stood) > forgets
 }

@@ -93,15 +93,12 @@ func (i *incident) sees(level, sentence string) {
 			}
 		}
 		time.Sleep(750 * time.Millisecond)
-		if pulse.late() < stands {
+		if pulse.onTime() {
 			looks++
 		}
 	}
 	i.Fatalf("want %s: %s\ngot %v", level, sentence, said)
 }
-
-// stands: who looks sees what a machine says that gets no processor for so long.
-const stands = 200 * time.Millisecond
 
 // usual runs the statement alone until it is known how long it takes when nobody waits.
 func (i *incident) usual(query string) {
@@ -345,7 +342,7 @@ func labelTakesOver(t *testing.T, account testbed.Account) {
 	pulse := feelPulse(t, account.Witness(t))
 	for end := time.Now().Add(time.Duration(randomtest.Rounds(10, 180)) * time.Second); time.Now().Before(end); time.Sleep(750 * time.Millisecond) {
 		v := inspect.Look(i.connector).Verdict // as a page that was not open before
-		if pulse.late() < stands {
+		if pulse.onTime() {
 			require.Equal(t, "one label takes over", v.Rule, v.Sentence)
 		}
 	}
