@@ -198,9 +198,9 @@ func (s stage) meetsUnasked(t *testing.T, call func() (*pooldriver.Connector, er
 		if c, err = call(); c.Stats().FoundDead == 0 {
 			break
 		}
-		if s.witness != nil {
-			mustExec(t, s.witness, "DELETE FROM ledger")
-		}
+		require.NoError(t, c.Close())
+		awaitBackends(t, s.account, 0)
+		mustExec(t, s.witness, "DELETE FROM ledger")
 	}
 	return err
 }
