@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -162,9 +163,9 @@ func TestAdvisoryLock(t *testing.T) {
 func TestSetForEveryConnection(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	dsn := account.URL()
+	dsn, _, _ := strings.Cut(account.URL(), "?")
 	// page: setdsn
-	c := pooldriver.New(dsn + "&timezone=UTC&application_name=shop")
+	c := pooldriver.New(dsn + "?timezone=UTC&application_name=shop") // or & after other parameters
 	// end
 	db := sql.OpenDB(c)
 	defer db.Close()
@@ -229,9 +230,9 @@ func TestSqlx(t *testing.T) {
 func TestLimitAndStats(t *testing.T) {
 	t.Parallel()
 	account := testbed.Shared(t, testbed.Postgres).NewAccount(t)
-	dsn := account.URL()
+	dsn, _, _ := strings.Cut(account.URL(), "?")
 	// page: limit
-	c := pooldriver.New(dsn + "&pool_max_conns=20&pool_max_conn_lifetime=30m&pool_max_conn_idle_time=5m")
+	c := pooldriver.New(dsn + "?pool_max_conns=20&pool_max_conn_lifetime=30m&pool_max_conn_idle_time=5m")
 	db := sql.OpenDB(c)
 	db.SetMaxIdleConns(1000) // virtual connections, which cost an object each
 	// end
