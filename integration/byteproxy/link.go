@@ -61,6 +61,10 @@ func (l *link) pass(d Direction, from, to *net.TCPConn, chunk []byte) bool {
 	if !l.proxy.delay(d) {
 		return false
 	}
+	if l.proxy.loses(d, len(chunk)) {
+		_, _ = io.Copy(io.Discard, from) // until the client goes away, and the server after it
+		return false
+	}
 	n, fired, broken := l.proxy.admit(l, d, len(chunk))
 	if n > 0 {
 		if _, err := to.Write(chunk[:n]); err != nil {

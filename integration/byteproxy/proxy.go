@@ -78,6 +78,7 @@ type Proxy struct {
 	refuses bool          // from Refuse to Serve
 	plugged chan struct{} // closed but from Unplug to Plug
 	held    chan struct{} // of HoldAnswers; nil: nothing is held
+	most    int           // of LoseAbove
 }
 
 // Listen forwards from a free port of 127.0.0.1 to the target.
@@ -205,6 +206,20 @@ func (p *Proxy) Plug() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	close(p.plugged)
+}
+
+// LoseAbove loses what servers send in more than n bytes at once, and all that they send on this connection afterwards, as where a
+// packet is too large for a tunnel and nobody is told; 0: nothing.
+func (p *Proxy) LoseAbove(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most = n
+}
+
+func (p *Proxy) loses(d Direction, n int) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return d == ToClient && p.most > 0 && n > p.most
 }
 
 func (p *Proxy) accept() {

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -312,4 +313,21 @@ func TestNothingPassesUntilTheCableIsBack(t *testing.T) {
 		require.Equal(t, "meanwhile", string(got))
 	}
 	exchange(t, b.server, b.client, "after")
+}
+
+func TestOnlyLargeAnswersAreLost(t *testing.T) {
+	b := newBed(t)
+	b.proxy.LoseAbove(100)
+	exchange(t, b.client, b.server, strings.Repeat("x", 200))
+	exchange(t, b.server, b.client, "small")
+	for _, text := range []string{strings.Repeat("x", 200), "small"} {
+		_, err := io.WriteString(b.server, text)
+		require.NoError(t, err)
+		require.NoError(t, b.client.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
+		_, err = b.client.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	require.NoError(t, b.client.CloseWrite())
+	_, err := b.server.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "the server is told that its client has gone")
 }
