@@ -202,7 +202,7 @@ func limitStatements(i *incident) {
 	i.connector.Flush() // as time does
 }
 
-// readThenWrite: a transaction that has read an old state may not write.
+// readThenWrite: a transaction that has read an old state may not write. n stays even, because 1 lets orders grow.
 func readThenWrite(i *incident) {
 	i.each(5, "POST /transfers", func(ctx context.Context) {
 		time.Sleep(20 * time.Millisecond)
@@ -216,7 +216,7 @@ func readThenWrite(i *incident) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
-		if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = n"); err == nil {
+		if _, err := tx.ExecContext(ctx, "UPDATE stock SET n = (n + 2) % 100"); err == nil {
 			_ = tx.Commit()
 		}
 	})
