@@ -141,6 +141,14 @@ func factsOf(p Pool) *facts {
 	return f
 }
 
+// room is how many connections there may be now.
+func (f *facts) room() int {
+	if f.full {
+		return f.Stats.Pool.Allowed
+	}
+	return f.Stats.Pool.Max
+}
+
 // addWaits looks at the statements that wait.
 func (f *facts) addWaits() {
 	s := f.Stats.Pool

@@ -71,7 +71,7 @@ func says(cause string) func(*facts) string {
 	return func(f *facts) string {
 		text := cause + ": " + f.dials()
 		if f.open == 0 {
-			return text + " No connection is open."
+			return text + f.lostConnections() + " No connection is open."
 		}
 		return fmt.Sprintf("%s Connections that are open still work: %s%s.%s", text, lowerFirst(f.use), f.alsoWait(), f.lostStatements())
 	}

@@ -94,7 +94,7 @@ var likelyRules = []rule{
 				f.prefixWait(), f.use, f.readers, by(f.reader), Brief(held), 100*f.reader.IdlePinned/held)
 		},
 		"Read the rows first, and work afterwards."},
-	{"held for nothing", bad, func(f *facts) bool { return f.waits && f.unused > (f.Stats.Pool.Lent-f.raw)/2 },
+	{"held for nothing", bad, func(f *facts) bool { return f.waits && f.unused > (f.room()-f.raw)/2 },
 		func(f *facts) string {
 			return fmt.Sprintf("%s. %s, and %d of them run no statement: %s.%s", f.theyWait(), f.use, f.unused, f.heldBy(), f.lostStatements())
 		},

@@ -29,12 +29,13 @@ func (f *facts) theyRun() string {
 }
 
 // lost says that connections were lost, and statements with them.
-func (f *facts) lost() string {
-	text := f.lostStatements()
-	if n := f.Window.Lost; n > 0 {
-		text = fmt.Sprintf(" In the last %s %s.", Brief(window), counted(int(n), "1 connection was lost, or cut by the deadline of its statement", "%d connections were lost, or cut by the deadline of their statement")) + text
+func (f *facts) lost() string { return f.lostConnections() + f.lostStatements() }
+
+func (f *facts) lostConnections() string {
+	if f.Window.Lost == 0 {
+		return ""
 	}
-	return text
+	return fmt.Sprintf(" In the last %s %s.", Brief(window), counted(int(f.Window.Lost), "1 connection was lost, or cut by the deadline of its statement", "%d connections were lost, or cut by the deadline of their statement"))
 }
 
 // lostStatements says that statements got no connection.

@@ -127,6 +127,10 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"1 statement waits for a lock (advisory), for 9s: SELECT pg_advisory_lock(?). In the way is a session that is not of this pool: process 7."},
 		{"a failover beside a batch that is idle in its transaction", Pool{Stats: outage(-2, 1, 3, time.Second), Holders: []pooldriver.Holder{idleTx, running}, Window: Window{Known: window, Lost: 3, DialErrors: 3}}, "bad",
 			"The database cannot be reached, or refuses us: the last 3 dials have failed, for 1s: no route. Connections that are open still work: 2 of 10 connections are in use; 1 statement waits."},
+		{"a server that ends all sessions again and again", Pool{Stats: outage(0, 0, 1, time.Second), Window: Window{Known: window, Lost: 3, DialErrors: 1, Failed: map[pooldriver.AcquireFailure]uint64{pooldriver.AcquireDialFailed: 1}}}, "bad",
+			"The database cannot be reached, or refuses us: the last dial has failed, 1s ago: no route. In the last 10s 3 connections were lost, or cut by the deadline of their statement. No connection is open."},
+		{"one connection runs nothing, and the others have to be opened", Pool{Stats: stats(1, 10, 3), Holders: []pooldriver.Holder{idle}, Window: Window{Known: window, Lost: 7}}, "bad",
+			"Connections are lost. In the last 10s 7 connections were lost, or cut by the deadline of their statement. 1 of 10 connections are in use, and 3 statements wait, for 0s at most."},
 		{"nothing is known yet", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}, Waiters: []pooldriver.Waiter{waits("", time.Second)}, Window: Window{Known: time.Second}}, "busy",
 			"1 statement waits. 2 of 2 connections are in use: looking, 2s."},
 		{"forgotten rows", Pool{Stats: stats(2, 2, 0), Holders: []pooldriver.Holder{rows, rows}}, "bad",
@@ -219,6 +223,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 	replicaDied.At = now
 	_, besides := Judge(replicaDied)
 	require.Equal(t, "unknown", besides[0].Rule, "the pool is small for what replicas do usually")
+	_, besides = Judge(Pool{Stats: full(2, 3), Holders: []pooldriver.Holder{idle, idle}})
+	require.Equal(t, "held for nothing", besides[0].Rule, "all that there may be")
 }
 
 // outage are those of a pool of 10 whose dials fail. creating below 0: so many are lent.
