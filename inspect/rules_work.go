@@ -114,7 +114,8 @@ var likelyRules = []rule{
 		}, ""},
 	{"often held for nothing", hurts,
 		func(f *facts) bool {
-			return f.waits && f.Window.Ended >= fewest && f.Window.IdlePinned*2 > f.Window.Held
+			return f.waits && f.Stats.Pool.Lent*4 >= f.room()*3 && // else they wait for one that is opened
+				f.Window.Ended >= fewest && f.Window.IdlePinned*2 > f.Window.Held
 		},
 		func(f *facts) string {
 			return fmt.Sprintf("%s. %s. In the last %s no statement was running in %d %% of the time for which connections were held%s.",

@@ -131,6 +131,8 @@ func TestTheVerdictSaysWhetherThePoolIsTheProblem(t *testing.T) {
 			"The database cannot be reached, or refuses us: the last dial has failed, 1s ago: no route. In the last 10s 3 connections were lost, or cut by the deadline of their statement. No connection is open."},
 		{"one connection runs nothing, and the others have to be opened", Pool{Stats: stats(1, 10, 3), Holders: []pooldriver.Holder{idle}, Window: Window{Known: window, Lost: 7}}, "bad",
 			"Connections are lost. In the last 10s 7 connections were lost, or cut by the deadline of their statement. 1 of 10 connections are in use, and 3 statements wait, for 0s at most."},
+		{"connections are mostly held for nothing, and are lost by that", Pool{Stats: stats(5, 10, 1), Holders: []pooldriver.Holder{running, running, running, running, running}, Window: Window{Known: window, Lost: 7, Ended: 100, Held: 10 * time.Second, IdlePinned: 9 * time.Second}}, "bad",
+			"Connections are lost. In the last 10s 7 connections were lost, or cut by the deadline of their statement. 5 of 10 connections are in use, and 1 statement waits, for 0s at most."},
 		{"nothing is known yet", Pool{Stats: stats(2, 2, 1), Holders: []pooldriver.Holder{running, running}, Waiters: []pooldriver.Waiter{waits("", time.Second)}, Window: Window{Known: time.Second}}, "busy",
 			"1 statement waits. 2 of 2 connections are in use: looking, 2s."},
 		{"forgotten rows", Pool{Stats: stats(2, 2, 0), Holders: []pooldriver.Holder{rows, rows}}, "bad",
