@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"database/sql"
 	"strings"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver"
+	"github.com/pooldriver/pooldriver/internal/testing/fakedb"
 )
 
 // TestWhatFailsIsSaid: a disk that is full, at once; other errors if they are many; what may be the program's own business, such as
@@ -59,6 +61,23 @@ func TestTheEndOfAChainOfOthersIsToBlame(t *testing.T) {
 	}
 	v, _ := Judge(locks(time.Now(), behind(1), behind(2)))
 	require.Contains(t, v.Sentence, "not of this pool: process 65, last: ALTER TABLE stock.", "it does not wait")
+}
+
+// TestAnAnswerIsKeptForAMomentInWhichNobodyCanBeAsked: else a lock comes and goes with each look at a pool that is nearly full.
+func TestAnAnswerIsKeptForAMomentInWhichNobodyCanBeAsked(t *testing.T) {
+	t.Parallel()
+	c := pooldriver.Wrap(fakedb.NullConnector{}, func(c *pooldriver.Config) { c.MaxConns = 1 })
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { _ = db.Close() })
+	tx, err := db.Begin()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	now := time.Now()
+	p := locks(now, pooldriver.LockWait{Conn: 1})
+	w := &watched{connector: c, asked: p.Asked, at: now.Add(-time.Second)}
+	require.Equal(t, p.Asked, w.askLocked(p))
+	p.At = now.Add(2 * time.Second)
+	require.Equal(t, Asked{}, w.askLocked(p))
 }
 
 func TestACommitThatWaitsForItsStandbyIsSaid(t *testing.T) {

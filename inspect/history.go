@@ -160,9 +160,13 @@ func (w *watched) askLocked(p Pool) Asked {
 	defer cancel()
 	locks, err := w.connector.LockWaits(ctx)
 	hidden := errors.Is(err, pooldriver.ErrLocksHidden)
+	none := errors.Is(err, pool.ErrNoneNow)
+	if none && p.At.Sub(w.at) < still {
+		return w.asked // for a moment no connection is to spare
+	}
 	w.at = time.Now()
 	w.asked = Asked{}
-	if !errors.Is(err, pool.ErrNoneNow) {
+	if !none {
 		w.asked = Asked{Asked: true, Answered: err == nil || hidden, Took: w.at.Sub(p.At), Hidden: hidden, Locks: locks}
 	}
 	return w.asked
