@@ -67,6 +67,11 @@ const fewErrors = 5
 // manyFail reports whether so many fail as is not usual.
 func (f *facts) manyFail() bool { return f.errors >= fewErrors && f.shares >= f.Window.Ended }
 
+// mostFail reports whether half of the statements fail, not by the program's own business, and not because connections are lost.
+func (f *facts) mostFail() bool {
+	return f.errors >= fewErrors && f.shares >= 10*f.Window.Ended && f.Window.Lost < mostLost
+}
+
 func (f *facts) statementsFail() string {
 	return fmt.Sprintf("%sIn the last %s statements failed: %s. %s, and %s.", f.prefixWait(), Brief(window), f.failing, f.use, f.nobody)
 }

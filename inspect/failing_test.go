@@ -32,10 +32,13 @@ func TestWhatFailsIsSaid(t *testing.T) {
 	full := judged(1000, map[string]uint64{"53": 3, "42": 4})
 	require.Equal(t, Verdict{"statements fail", "bad",
 		"In the last 10s statements failed: 4 of class 42 (a wrong text, or a right is missing), 3 of class 53 (no room: a disk, the memory or a limit is full). 1 of 4 connections are in use, and nobody waits.",
-		"Look at the server's log, at its disk and its memory."}, full)
+		"Look at the errors that the program gets, and at the server's log, its disk and its memory."}, full)
 	many := judged(1000, map[string]uint64{"25": 50})
 	require.Equal(t, "busy statements fail", many.Level+" "+many.Rule)
 	require.Contains(t, many.Sentence, "50 of class 25 (the server is read-only")
+	require.Equal(t, "busy", judged(1000, map[string]uint64{"42": 499}).Level)
+	require.Equal(t, "bad", judged(1000, map[string]uint64{"42": 500}).Level)
+	require.Equal(t, "busy", judged(1000, map[string]uint64{"23": 1000}).Level, "it may be the program's own business")
 }
 
 // locks is a pool with these holders whose server has said who waits for whom.

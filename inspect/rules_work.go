@@ -122,8 +122,8 @@ var likelyRules = []rule{
 				f.theyWait(), f.use, Brief(window), 100*f.Window.IdlePinned/f.Window.Held, f.pinnedBy())
 		},
 		"Shorten what the program does between the statements of a transaction."},
-	{"statements fail", bad, func(f *facts) bool { return f.grave >= mostLost }, func(f *facts) string { return f.statementsFail() },
-		"Look at the server's log, at its disk and its memory."},
+	{"statements fail", bad, func(f *facts) bool { return f.grave >= mostLost || f.mostFail() }, func(f *facts) string { return f.statementsFail() },
+		"Look at the errors that the program gets, and at the server's log, its disk and its memory."},
 	{"no processor", hurts, func(f *facts) bool { return f.Window.Late >= noProcessor },
 		func(f *facts) string {
 			return fmt.Sprintf("This process gets no processor: in the last %s it was twice late by %s or more for what a timer had begun, so that statements look slow. %s, and %s.", Brief(window), Brief(f.Window.Late), f.use, f.nobody)
