@@ -181,9 +181,9 @@ test-postgres: images
 # The pool also without the race detector, which takes turns between goroutines
 # that Go's scheduler does not.
 # Two commands for all modules, which are one workspace: each command ends with a processor idle. The
-# longest packages first.
+# longest packages first, and three at once, because some wait more than they work.
 test-unit:
-	$(TEST) -race ./tests/behaviour ./tests/... ./... $(DIALECTS:%=./%/...) ./integration/byteproxy
+	$(TEST) -race -p 3 ./tests/behaviour ./tests/... ./... $(DIALECTS:%=./%/...) ./integration/byteproxy
 	$(TEST) ./pool ./bench $$($(GO) list $(SATELLITES:%=./%/...) | grep -v /promtest)
 	$(if $(ODBC),$(GO) -C dialects/odbc test .,@echo "NOT RUN: the tests over ODBC. They need unixodbc-dev, odbcinst, libsqliteodbc, odbc-postgresql and odbc-mariadb." >&2)
 	$(if $(PROMETHEUS),$(GO) -C prompooldriver test -timeout $(TEST_TIMEOUT) ./promtest,@echo "NOT RUN: the tests with a Prometheus. They need Debian's package prometheus." >&2)
