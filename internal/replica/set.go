@@ -160,11 +160,11 @@ func (r *Replica) state() Reason {
 	if r.Engine.Pool().Draining() {
 		return Dead // the primary serves what may finish
 	}
+	why, _ := r.known() // before Use: who comes first waits for the answer, also if it is there at once
 	r.watcher.Use()
 	if r.Settings.ReplicaMaxLag > 0 {
 		r.primary.Use()
 	}
-	why, _ := r.known()
 	return why
 }
 
