@@ -34,6 +34,15 @@ func TestAForgottenTransactionIsTheFirstRow(t *testing.T) {
 	t.Cleanup(cancel)
 	s.crowd(t, ctx, 3, "GET /report", "SELECT pg_sleep(300)")
 	b.do(t, chromedp.Navigate(s.url()), chromedp.WaitVisible(chromedp.CSS("table.holders")))
+	require.Eventually(t, func() bool { // else the transaction may have the locks that they wait for
+		reports := 0
+		for _, h := range s.connector.Holders() {
+			if h.RunningFor > time.Second {
+				reports++
+			}
+		}
+		return reports == 3
+	}, 30*time.Second, 10*time.Millisecond)
 
 	task, end := pooldriver.NewTask(pooldriver.Label(ctx, "POST /orders"))
 	t.Cleanup(end)
