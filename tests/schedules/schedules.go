@@ -226,7 +226,7 @@ func (a *actor) nestedRows(ctx context.Context) {
 	}
 	defer rows.Close()
 	for rows.Next() {
-		a.insert(ctx)
+		_ = a.insert(ctx)
 		a.pause()
 	}
 	a.judge("rows", rows.Err())
@@ -244,7 +244,7 @@ func (a *actor) conn(ctx context.Context) {
 	if _, err = conn.ExecContext(ctx, fmt.Sprintf("INSERT INTO ledger VALUES (%d)", id)); err == nil {
 		a.keep(id)
 		a.pause()
-		a.insert(ctx) // on another connection of the same goroutine
+		_ = a.insert(ctx) // on another connection of the same goroutine
 	}
 	a.judge("insert on a conn", err)
 }
