@@ -92,6 +92,7 @@ var mayImport = []struct{ pkg, imports string }{
 	{"dialects/internal/classify", ""},
 	{"dialects/internal/hosts", "dialects internal/pause"},
 	{"dialects/internal/myerror", "dialects"},
+	{"internal/testing/dialtest", "dialects testify"},
 	{"internal/testing/rowstest", "testify"},
 	{"dialects/internal/sqltext/classifytest", "dialects dialects/internal/sqltext testify"},
 	{"dialects/internal/sqltext", "dialects"},

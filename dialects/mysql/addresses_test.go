@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pooldriver/pooldriver/internal/testing/dialtest"
 )
 
 // TestTheOtherAddressesOfAnOnlyNameAreReachedWhereOneIsSilent: the name is that
@@ -22,7 +24,7 @@ func TestTheOtherAddressesOfAnOnlyNameAreReachedWhereOneIsSilent(t *testing.T) {
 	before := lookup
 	defer func() { lookup = before }()
 	lookup = func(context.Context, string) ([]string, error) { return []string{"127.0.0.2", "127.0.0.1"}, nil }
-	s, _ := dialWithin(t, tmpl, time.Second, func() { peers[0].said() })
+	s, _ := dialtest.Within(t, tmpl, time.Second, func() { peers[0].said() })
 	require.Equal(t, list, s.(*session).wire.RemoteAddr().String())
 	require.Equal(t, 1, count(peers[0].said(), "login"))
 	require.NoError(t, s.Close(t.Context()))

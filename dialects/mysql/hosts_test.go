@@ -15,6 +15,7 @@ import (
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
 	"github.com/pooldriver/pooldriver/dialects/internal/myerror"
+	"github.com/pooldriver/pooldriver/internal/testing/dialtest"
 )
 
 // What servers answer to askSettings and askReady.
@@ -256,29 +257,13 @@ func TestAWrongPasswordIsNotTriedOnTheNextServer(t *testing.T) {
 	require.Empty(t, peers[1].said())
 }
 
-// dialWithin dials within a limit, a part of which a silent server takes. Where the machine stood still meanwhile,
-// that is tried again, with more time. before is called before each try.
-func dialWithin(t *testing.T, tmpl dialects.Template, limit time.Duration, before func()) (dialects.Session, time.Duration) {
-	t.Helper()
-	for ; ; limit *= 2 {
-		before()
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		s, err := tmpl.Dial(ctx, nil)
-		cancel()
-		if err == nil {
-			return s, limit
-		}
-		require.Less(t, limit, 10*time.Second, "%v", err)
-	}
-}
-
 func TestAServerThatAcceptsAndSaysNothingCostsItsShare(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // its connections wait to be accepted
 	require.NoError(t, err)
 	defer func() { _ = l.Close() }()
 	peers, list := newPeers(t, writable)
 	var begin time.Time
-	s, limit := dialWithin(t, parseList(t, l.Addr().String()+","+list, ""), 3*time.Second, func() { begin = time.Now() })
+	s, limit := dialtest.Within(t, parseList(t, l.Addr().String()+","+list, ""), 3*time.Second, func() { begin = time.Now() })
 	require.GreaterOrEqual(t, time.Since(begin), limit/2)
 	host, _ := s.(dialects.Hosted).Host()
 	require.Equal(t, peers[0].l.Addr().String(), host)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/pooldriver/pooldriver/dialects"
 	"github.com/pooldriver/pooldriver/dialects/internal/hosts"
+	"github.com/pooldriver/pooldriver/internal/testing/dialtest"
 )
 
 // What servers of version 14 and later report, and older ones answer.
@@ -252,22 +253,6 @@ func TestAnAuthenticationErrorIsDiagnosedBehindOthers(t *testing.T) {
 	require.Equal(t, dialects.AuthFailed, dialect{}.Diagnose(err))
 }
 
-// dialWithin dials within a limit, a part of which a silent server takes. Where the machine stood still meanwhile,
-// that is tried again, with more time. before is called before each try.
-func dialWithin(t *testing.T, tmpl dialects.Template, limit time.Duration, before func()) (dialects.Session, time.Duration) {
-	t.Helper()
-	for ; ; limit *= 2 {
-		before()
-		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		s, err := tmpl.Dial(ctx, nil)
-		cancel()
-		if err == nil {
-			return s, limit
-		}
-		require.Less(t, limit, 10*time.Second, "%v", err)
-	}
-}
-
 func TestAHostThatAcceptsAndSaysNothingCostsItsShare(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0") // its connections wait to be accepted
 	require.NoError(t, err)
@@ -275,7 +260,7 @@ func TestAHostThatAcceptsAndSaysNothingCostsItsShare(t *testing.T) {
 	servers, list := newServers(t, isPrimary)
 	tmpl := parseList(t, l.Addr().String()+","+list, "target_session_attrs=primary")
 	var begin time.Time
-	s, limit := dialWithin(t, tmpl, 3*time.Second, func() { begin = time.Now() })
+	s, limit := dialtest.Within(t, tmpl, 3*time.Second, func() { begin = time.Now() })
 	require.GreaterOrEqual(t, time.Since(begin), limit/2)
 	host, passed := s.(dialects.Hosted).Host()
 	require.Equal(t, servers[0].addr, host)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pooldriver/pooldriver/dialects"
+	"github.com/pooldriver/pooldriver/internal/testing/dialtest"
 )
 
 // requireAllSafe looks at everything below an error, too.
@@ -115,7 +116,7 @@ func TestTheSecondAddressOfAnOnlyNameIsReachedWhereTheFirstIsSilent(t *testing.T
 		lookups++
 		return []string{"192.0.2.1", "192.0.2.2"}, nil
 	}
-	s, _ := dialWithin(t, tmpl, time.Second, func() { lookups = 0 })
+	s, _ := dialtest.Within(t, tmpl, time.Second, func() { lookups = 0 })
 	require.Equal(t, 1, lookups)
 	require.NoError(t, s.Close(t.Context()))
 }
