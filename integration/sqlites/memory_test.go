@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -210,7 +209,7 @@ func TestATransactionThatACancelledWriteHasEndedIsLost(t *testing.T) {
 				defer bare.Close()
 				for _, on := range []*sql.DB{bare, db} {
 					limit := 20 * time.Millisecond
-					for ; !endsItsTransaction(t, on, on == bare, limit, write); limit *= 2 { // it was over before the write began
+					for ; !EndsItsTransaction(t, on, on == bare, limit, write); limit *= 2 { // it was over before the write began
 						require.Less(t, limit, 2*time.Second)
 					}
 				}
@@ -220,34 +219,4 @@ func TestATransactionThatACancelledWriteHasEndedIsLost(t *testing.T) {
 			})
 		}
 	}
-}
-
-// endsItsTransaction reports whether a write was cut that had begun, and requires that its transaction is lost then.
-func endsItsTransaction(t *testing.T, on *sql.DB, bare bool, limit time.Duration, write func(context.Context, *sql.Tx) error) bool {
-	t.Helper()
-	tx, err := on.Begin()
-	require.NoError(t, err)
-	_, err = tx.Exec("insert into kept values (1)")
-	require.NoError(t, err)
-	soon, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	if write(soon, tx) == nil { // the interrupt came before SQLite had begun, and is lost
-		require.NoError(t, tx.Rollback())
-		return false
-	}
-	_, err = tx.Exec("insert into kept values (2)")
-	if !bare && errors.Is(err, pooldriver.ErrTxLost) {
-		require.ErrorIs(t, tx.Commit(), pooldriver.ErrTxLost)
-		return true
-	}
-	require.NoError(t, err)
-	if !bare {
-		require.NoError(t, tx.Rollback())
-		return false
-	}
-	if tx.Commit() != nil {
-		return true
-	}
-	mustExec(t, on, "delete from kept where a < 3")
-	return false
 }
