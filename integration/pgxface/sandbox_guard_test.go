@@ -5,9 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
@@ -44,28 +42,9 @@ func (s *said) end() string {
 	return strings.Join(s.errors, "\n")
 }
 
-// untilItSleeps is a context that ends when a statement of b sleeps on the server.
-func untilItSleeps(t *testing.T, b both) context.Context {
-	t.Helper()
-	witness := b.Witness(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	var looks sync.WaitGroup
-	t.Cleanup(func() { cancel(); looks.Wait() })
-	looks.Go(func() {
-		defer cancel()
-		for sleeps := false; !sleeps && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			err := witness.QueryRowContext(ctx, "SELECT count(*) > 0 FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'", b.User).Scan(&sleeps)
-			if err != nil && ctx.Err() == nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	return ctx
-}
-
 func TestSandboxGuardPgx(t *testing.T) {
 	b := open(t, "pool_max_conns=4")
+	witness := b.Witness(t)
 	_, err := b.pool.Exec(t.Context(), "CREATE TABLE t (id int PRIMARY KEY)")
 	require.NoError(t, err)
 	on := func(t *testing.T) (*pgxpooldriver.Pool, *sql.DB) {
@@ -82,14 +61,14 @@ func TestSandboxGuardPgx(t *testing.T) {
 		pool, db := on(t)
 		_, err := pool.Exec(ctx, "INSERT INTO t VALUES (1)")
 		require.NoError(t, err)
-		_, err = pool.Exec(untilItSleeps(t, b), "SELECT pg_sleep(600)")
+		_, err = pool.Exec(b.UntilItSleeps(t, witness), "SELECT pg_sleep(600)")
 		require.ErrorIs(t, err, context.Canceled)
 		require.Equal(t, 1, ask[int](ctx, t, pool, "SELECT count(*) FROM t"))
 		tx, err := pool.Begin(ctx)
 		require.NoError(t, err)
 		_, err = tx.Exec(ctx, "INSERT INTO t VALUES (2)")
 		require.NoError(t, err)
-		_, err = tx.Exec(untilItSleeps(t, b), "SELECT pg_sleep(600)")
+		_, err = tx.Exec(b.UntilItSleeps(t, witness), "SELECT pg_sleep(600)")
 		require.ErrorIs(t, err, context.Canceled)
 		require.Error(t, tx.Commit(ctx))
 		var n int

@@ -6,9 +6,7 @@ import (
 	"database/sql"
 	"log/slog"
 	"os"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,23 +58,7 @@ func slowly(engine testbed.Engine) string {
 // untilItRuns is a context that ends when the server is at work on a statement that sleeps.
 func (s stage) untilItRuns(t *testing.T) context.Context {
 	t.Helper()
-	look := "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND state = 'active' AND query LIKE '%sleep(%' AND pid <> pg_backend_pid()"
-	if s.account.Server.Engine != testbed.Postgres {
-		look = "SELECT count(*) FROM information_schema.processlist WHERE user = ? AND info LIKE '%sleep(%' AND id <> connection_id()"
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var looks sync.WaitGroup
-	t.Cleanup(func() { cancel(); looks.Wait() })
-	looks.Go(func() {
-		defer cancel()
-		for n := 0; n == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-			if err := s.witness.QueryRowContext(ctx, look, s.account.User).Scan(&n); err != nil && ctx.Err() == nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	return ctx
+	return s.account.UntilItSleeps(t, s.witness)
 }
 
 type querier interface {

@@ -254,6 +254,7 @@ func (m mySQL) queries() queries {
 			FROM ` + m.list() + ` AS l WHERE user = ?`,
 		idle:       "SELECT id FROM " + m.list() + " WHERE user = ? AND command = 'Sleep'",
 		kill:       "KILL %d",
+		sleeping:   "SELECT count(*) FROM information_schema.processlist WHERE user = ? AND info LIKE '%sleep(%' AND id <> connection_id()",
 		lockHolder: `SELECT IS_USED_LOCK(CONCAT(?, '.', ?))`,
 	}
 }

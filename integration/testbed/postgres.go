@@ -176,7 +176,8 @@ func (postgres) queries() queries {
 			WHERE usename = $1 AND backend_type = 'client backend' AND backend_start < statement_timestamp()`,
 		idle: `SELECT pid FROM pg_stat_activity
 			WHERE usename = $1 AND backend_type = 'client backend' AND state = 'idle'`,
-		kill: "SELECT pg_terminate_backend(%d)",
+		kill:     "SELECT pg_terminate_backend(%d)",
+		sleeping: "SELECT count(*) FROM pg_stat_activity WHERE usename = $1 AND wait_event = 'PgSleep'",
 		lockHolder: `SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1
 			AND database = (SELECT oid FROM pg_database WHERE datname = $1)
 			AND (classid::bigint << 32) | objid::bigint = $2::bigint`,

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 )
@@ -16,6 +17,26 @@ type queries struct {
 	idle       string // identifiers of idle connections
 	kill       string // a format that takes one of them
 	lockHolder string // identifier of the connection that holds it
+	sleeping   string // how many of the account's statements sleep
+}
+
+// UntilItSleeps returns a context that ends when the server is at work on a statement of the account that sleeps.
+func (a Account) UntilItSleeps(t testing.TB, witness *sql.DB) context.Context {
+	t.Helper()
+	look := a.Server.Engine.queries().sleeping
+	ctx, cancel := context.WithCancel(t.Context())
+	var looks sync.WaitGroup
+	t.Cleanup(func() { cancel(); looks.Wait() })
+	looks.Go(func() {
+		defer cancel()
+		for n := 0; n == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+			if err := witness.QueryRowContext(ctx, look, a.User).Scan(&n); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	return ctx
 }
 
 func column[T any](rows *sql.Rows) ([]T, error) {
